@@ -1,0 +1,89 @@
+"""What every role sees: the plan, its own ids, the tensors, the views of shared and tensor memory, the barriers.
+
+Legend. `*_smem`, `*_tmem`, `*_reg` say where a buffer lies; s is QKᵀ, p its exponentials in 16 bit, o the accumulator.
+`stage` is one of the two query tiles of a task, `slot` a place in the K/V ring. UPPER names are known when the kernel
+is generated, lower ones at run time.
+"""
+
+from __future__ import annotations
+
+from tvm.script import tirx as T
+from tvm.tirx.lang.alloc_pool import SMEMPool, TMEMPool
+from tvm.tirx.lang.tile_scheduler import FlashAttentionLinearScheduler, FlashAttentionLPTScheduler
+from tvm.tirx.layout import ComposeLayout, S, TileLayout
+
+from tirx_attn.barriers.device import Barriers
+from tirx_attn.barriers.protocol import protocol
+from tirx_attn.config import TILE_KEYS, TILE_ROWS
+from tirx_attn.schedule.plan import PANEL_COLUMNS, Q_STAGES, Plan
+
+DTYPE = "float16"
+
+
+@T.meta_class
+class Context:
+    """Storage, barriers and thread ids of one CTA. Built once, at kernel level, by every thread."""
+
+    def __init__(self, plan: Plan, q, k, v, o):
+        self.plan, self.config, self.tiles = plan, plan.config, plan.tiles
+        self.q, self.k, self.v, self.o = q, k, v, o
+
+        self.cta = T.cta_id([plan.grid])
+        self.warpgroup = T.warpgroup_id([len(plan.warps.registers)])
+        self.warp = T.warp_id_in_wg([4])
+        self.thread = T.thread_id_in_wg([TILE_ROWS])
+
+        pool = SMEMPool()
+        d = plan.config.D
+        self.q_smem = self._tiles(pool, plan.smem.q, Q_STAGES)
+        self.kv_smem = self._tiles(pool, plan.smem.kv, plan.schedule.kv_stages)
+        self.o_smem = self._tiles(pool, plan.smem.o, Q_STAGES)
+        self.q_rows, self.o_rows = self._packed(self.q_smem), self._packed(self.o_smem)
+        pool.move_base_to(plan.smem.mailbox.start)
+        self.mailbox = pool.alloc((Q_STAGES, TILE_ROWS), "float32")
+        pool.move_base_to(plan.smem.control.start)
+        self.barriers = Barriers(pool, protocol(plan))
+
+        self.tmem = TMEMPool(pool, plan.tmem.columns, alloc_warp=self._first_warp(plan.warps.mma))
+        self.s_tmem = self._accumulator(plan.tmem.s, TILE_KEYS)
+        self.o_tmem = self._accumulator(plan.tmem.o, d)
+        self.tmem.move_base_to(0)
+        # 16-bit view of all S columns: column c of S is elements 2c and 2c + 1.
+        self.p_tmem = self.tmem.alloc_tcgen05_mma_A(
+            (TILE_ROWS, 2 * plan.tmem.s[-1].end), DTYPE, M=TILE_ROWS, cta_group=1
+        )
+        if pool.offset > plan.smem.control.end:
+            raise ValueError(f"barriers need {pool.offset} bytes of shared memory, planned are {plan.smem.control.end}")
+        pool.commit(plan.smem.size)
+
+    def _tiles(self, pool, region, stages):
+        pool.move_base_to(region.start)
+        return pool.alloc_tcgen05_mma_AB((stages, TILE_ROWS, self.config.D), DTYPE)
+
+    def _packed(self, tiles):
+        """The same tiles as [stage, panel, token, head, column]: how TMA sees packed rows."""
+        tokens, ratio, panels = self.tiles.tokens_per_tile, self.config.ratio, self.config.D // PANEL_COLUMNS
+        shape = (Q_STAGES, panels, tokens, ratio, PANEL_COLUMNS)
+        panel = TILE_ROWS * PANEL_COLUMNS
+        strides = (panels * panel, panel, ratio * PANEL_COLUMNS, PANEL_COLUMNS, 1)
+        return tiles.view(*shape, layout=ComposeLayout(3, 3, 3, TileLayout(S[shape:strides])))
+
+    def _accumulator(self, regions, columns):
+        self.tmem.move_base_to(regions[0].start)
+        return self.tmem.alloc_tcgen05_mma_D((TILE_ROWS, len(regions) * columns), "float32", M=TILE_ROWS, cta_group=1)
+
+    def _first_warp(self, role):
+        return 4 * role.warpgroups[0] + role.warp
+
+    def p_column(self, stage):
+        """First column of a stage's P in `p_tmem`."""
+        first = self.plan.tmem.p
+        return 2 * first[0].start + stage * 2 * (first[1].start - first[0].start)
+
+    def tasks(self, role: str):
+        """A role's own walk over the CTA's tasks; all roles walk the same ones in the same order."""
+        plan, config = self.plan, self.config
+        shape = (config.B, config.Hkv, self.tiles.m_blocks)
+        if plan.is_persistent:
+            return FlashAttentionLinearScheduler(role, *shape, plan.grid)
+        return FlashAttentionLPTScheduler(role, *shape, plan.l2_heads)

@@ -1,0 +1,129 @@
+"""Arithmetic on one row of 128 scores, held by one thread. Packed fp32 pairs wherever the hardware has them.
+
+Every function works on the thread's registers only: no barrier, no memory. `x` is the row, float32[128].
+"""
+
+from __future__ import annotations
+
+from tvm.script import tirx as T
+from tvm.script.tirx import tile as Tx
+
+from tirx_attn.config import TILE_KEYS
+from tirx_attn.schedule.schedule import FRAGMENT_COLUMNS
+
+PIECE_PAIRS = FRAGMENT_COLUMNS // 2
+NEGATIVE_INFINITY = float("-inf")
+
+EXP2_COEFFICIENTS = (1.0, 0.69511675835, 0.22764505446, 0.07706698775)
+"""2**f on [0, 1) as a cubic with p(0) = 1: relative minimax fit, error 8.6e-5 (half an fp16 ulp is 4.9e-4)."""
+
+FLOOR_MAGIC = 12582912.0
+"""1.5 * 2**23: adding it with rounding toward minus infinity leaves floor(x) in the low mantissa bits."""
+
+EXPONENT_BITS = 23
+LOWEST_EXPONENT = -127.0
+
+
+@T.inline
+def mask_columns(x, visible):
+    """Set the columns from `visible` on to −inf. By select: a NaN or inf in a hidden column must not survive."""
+    for piece in T.unroll(TILE_KEYS // 32):
+        keep: T.uint32
+        # Bit c of `keep` is set when column 32·piece + c is visible; bmsk clamps a width above 32.
+        T.ptx.bmsk.clamp.b32(keep, T.uint32(0), T.cast(T.max(visible - 32 * piece, 0), "uint32"))
+        for c in T.unroll(32):
+            x[32 * piece + c] = T.if_then_else(
+                T.bitwise_and(keep, T.shift_left(T.uint32(1), T.uint32(c))) != T.uint32(0),
+                x[32 * piece + c],
+                T.float32(NEGATIVE_INFINITY),
+            )
+
+
+@T.inline
+def row_maximum(x, result):
+    """result[0] = max of the row."""
+    Tx.max(result[0:1], x[0:TILE_KEYS])
+
+
+@T.inline
+def exp2_pair(x, i):
+    """x[i], x[i+1] = exp2 of themselves by Cody–Waite: x = n + f; a cubic in f; n added to the exponent bits."""
+    c0: T.uint64
+    c1: T.uint64
+    c2: T.uint64
+    c3: T.uint64
+    magic: T.uint64
+    value: T.uint64
+    whole: T.uint64
+    fraction: T.uint64
+    power: T.uint64
+    n = T.alloc_local([2], "float32")
+    m = T.alloc_local([2], "float32")
+    T.ptx.mov.b64(c0, T.float32(EXP2_COEFFICIENTS[0]), T.float32(EXP2_COEFFICIENTS[0]))
+    T.ptx.mov.b64(c1, T.float32(EXP2_COEFFICIENTS[1]), T.float32(EXP2_COEFFICIENTS[1]))
+    T.ptx.mov.b64(c2, T.float32(EXP2_COEFFICIENTS[2]), T.float32(EXP2_COEFFICIENTS[2]))
+    T.ptx.mov.b64(c3, T.float32(EXP2_COEFFICIENTS[3]), T.float32(EXP2_COEFFICIENTS[3]))
+    T.ptx.mov.b64(magic, T.float32(FLOOR_MAGIC), T.float32(FLOOR_MAGIC))
+    x[i] = T.max(x[i], T.float32(LOWEST_EXPONENT))
+    x[i + 1] = T.max(x[i + 1], T.float32(LOWEST_EXPONENT))
+    T.ptx.mov.b64(value, x[i], x[i + 1])
+    T.ptx.add.rm.ftz.f32x2(whole, value, magic)
+    T.ptx.sub.rn.ftz.f32x2(fraction, whole, magic)
+    T.ptx.sub.rn.ftz.f32x2(fraction, value, fraction)
+    T.ptx.fma.rn.ftz.f32x2(power, fraction, c3, c2)
+    T.ptx.fma.rn.ftz.f32x2(power, power, fraction, c1)
+    T.ptx.fma.rn.ftz.f32x2(power, power, fraction, c0)
+    T.ptx.mov.b64(n[0], n[1], whole)
+    T.ptx.mov.b64(m[0], m[1], power)
+    for e in T.unroll(2):
+        x[i + e] = T.reinterpret(
+            "float32",
+            T.shift_left(T.reinterpret("int32", n[e]), T.int32(EXPONENT_BITS)) + T.reinterpret("int32", m[e]),
+        )
+
+
+@T.inline
+def exponentials(x, first, scale, reference, emulated):
+    """x = exp2(x·scale − reference) on the 32 columns from `first`; the last `emulated` pairs by polynomial."""
+    scales: T.uint64
+    references: T.uint64
+    pair: T.uint64
+    T.ptx.mov.b64(scales, scale, scale)
+    T.ptx.mov.b64(references, T.float32(0) - reference, T.float32(0) - reference)
+    for i in T.unroll(PIECE_PAIRS):
+        T.ptx.mov.b64(pair, x[first + 2 * i], x[first + 2 * i + 1])
+        T.ptx.fma.rn.ftz.f32x2(pair, pair, scales, references)
+        T.ptx.mov.b64(x[first + 2 * i], x[first + 2 * i + 1], pair)
+    for i in T.unroll(PIECE_PAIRS):
+        if i < PIECE_PAIRS - emulated:
+            T.ptx.ex2.approx.ftz.f32(x[first + 2 * i], x[first + 2 * i])
+            T.ptx.ex2.approx.ftz.f32(x[first + 2 * i + 1], x[first + 2 * i + 1])
+        else:
+            exp2_pair(x, first + 2 * i)
+
+
+@T.inline
+def add_columns(total, x, first):
+    """Add the 32 columns from `first` to the packed pair of partial sums `total`."""
+    pair: T.uint64
+    for i in T.unroll(PIECE_PAIRS):
+        T.ptx.mov.b64(pair, x[first + 2 * i], x[first + 2 * i + 1])
+        T.ptx.add.rn.ftz.f32x2(total, total, pair)
+
+
+@T.inline
+def scale_pair(pair, factor):
+    """Multiply both halves of a packed pair by a scalar."""
+    factors: T.uint64
+    T.ptx.mov.b64(factors, factor, factor)
+    T.ptx.mul.rn.ftz.f32x2(pair, pair, factors)
+
+
+@T.inline
+def scale_columns(x, COLUMNS, factor):
+    """Multiply the first COLUMNS values of `x` by a scalar, pair by pair."""
+    pair: T.uint64
+    for i in T.unroll(COLUMNS // 2):
+        T.ptx.mov.b64(pair, x[2 * i], x[2 * i + 1])
+        scale_pair(pair, factor)
+        T.ptx.mov.b64(x[2 * i], x[2 * i + 1], pair)

@@ -1,0 +1,227 @@
+"""Plan: what follows from a problem, a Schedule and a target. Who runs where, and what lies where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tirx_attn.config import TILE_KEYS, TILE_ROWS, AttentionConfig
+from tirx_attn.schedule.schedule import Schedule
+from tirx_attn.schedule.tiles import TaskTiles
+from tirx_attn.targets import B200, Target
+
+WARP_THREADS = 32
+WARPGROUP_THREADS = 128
+Q_STAGES = 2
+"""Query tiles of a task. Each has its own softmax warpgroup, S and O stage, and staging tile."""
+
+CONTROL_BYTES = 1024
+"""Shared memory kept for the mbarriers and the address word of the TMEM allocation."""
+
+ELEMENT_BYTES = 2
+PANEL_COLUMNS = 64
+"""16-bit columns of one 128-byte swizzle panel; a tile row spans D / 64 panels."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A group of threads with one job.
+
+    Attributes:
+        name: name used by the barrier table.
+        warpgroups: warpgroups that play the role.
+        warp: the one warp of the warpgroup that plays it, or None for all four.
+        registers: register budget per thread of the role's warpgroup.
+    """
+
+    name: str
+    warpgroups: tuple[int, ...]
+    warp: int | None
+    registers: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of the role that serve one query stage."""
+        return WARPGROUP_THREADS if self.warp is None else WARP_THREADS
+
+
+@dataclass(frozen=True)
+class WarpPlan:
+    """Roles of the CTA's four warpgroups."""
+
+    softmax: Role
+    correction: Role
+    mma: Role
+    load: Role
+    store: Role
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return (self.softmax, self.correction, self.mma, self.load, self.store)
+
+    @property
+    def registers(self) -> tuple[int, ...]:
+        """Register budget per thread of each warpgroup, in warpgroup order."""
+        by_group = {group: role.registers for role in self.roles for group in role.warpgroups}
+        return tuple(by_group[group] for group in sorted(by_group))
+
+    @property
+    def threads(self) -> int:
+        return WARPGROUP_THREADS * len(self.registers)
+
+    def __getitem__(self, name: str) -> Role:
+        for role in self.roles:
+            if role.name == name:
+                return role
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A range of shared memory (bytes) or tensor memory (32-bit columns)."""
+
+    name: str
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+@dataclass(frozen=True)
+class TmemPlan:
+    """Tensor memory in 32-bit columns of 128 lanes. P aliases the upper half of its own S stage.
+
+    P may overwrite S there because a softmax warp stores P only after its own loads of S completed, and each warp
+    owns its 32 lanes; the next QKᵀ may overwrite P because it is issued after the PV that reads P.
+    """
+
+    s: tuple[Region, ...]
+    p: tuple[Region, ...]
+    o: tuple[Region, ...]
+    columns: int
+
+
+@dataclass(frozen=True)
+class SmemPlan:
+    """Dynamic shared memory in bytes, in allocation order."""
+
+    q: Region
+    kv: Region
+    o: Region
+    mailbox: Region
+    control: Region
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return (self.q, self.kv, self.o, self.mailbox, self.control)
+
+    @property
+    def size(self) -> int:
+        return self.control.end
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A problem, a Schedule and a target, and everything the kernel derives from them."""
+
+    config: AttentionConfig
+    schedule: Schedule
+    target: Target = B200
+
+    def __post_init__(self) -> None:
+        used = WARPGROUP_THREADS * sum(self.warps.registers)
+        if used > self.target.registers:
+            raise ValueError(
+                f"softmax_registers={self.schedule.softmax_registers}, "
+                f"correction_registers={self.schedule.correction_registers}, "
+                f"issue_registers={self.schedule.issue_registers}: 128 threads x {self.warps.registers} need {used} "
+                f"registers, allowed are {self.target.registers}"
+            )
+        if self.smem.size > self.target.smem_bytes:
+            raise ValueError(
+                f"kv_stages={self.schedule.kv_stages}: needs {self.smem.size} bytes of shared memory, "
+                f"allowed are {self.target.smem_bytes} on {self.target.name}"
+            )
+
+    @cached_property
+    def warps(self) -> WarpPlan:
+        s = self.schedule
+        return WarpPlan(
+            softmax=Role("softmax", (0, 1), None, s.softmax_registers),
+            correction=Role("correction", (2,), None, s.correction_registers),
+            mma=Role("mma", (3,), 0, s.issue_registers),
+            load=Role("load", (3,), 1, s.issue_registers),
+            store=Role("store", (3,), 2, s.issue_registers),
+        )
+
+    @cached_property
+    def tiles(self) -> TaskTiles:
+        return TaskTiles(self.config)
+
+    @cached_property
+    def smem(self) -> SmemPlan:
+        tile = TILE_ROWS * self.config.D * ELEMENT_BYTES
+        q = Region("q", 0, Q_STAGES * tile)
+        kv = Region("kv", q.end, self.schedule.kv_stages * tile)
+        o = Region("o", kv.end, Q_STAGES * tile)
+        mailbox = Region("mailbox", o.end, Q_STAGES * TILE_ROWS * 4)
+        return SmemPlan(q, kv, o, mailbox, Region("control", mailbox.end, CONTROL_BYTES))
+
+    @cached_property
+    def tmem(self) -> TmemPlan:
+        s = tuple(Region(f"s{i}", i * TILE_KEYS, TILE_KEYS) for i in range(Q_STAGES))
+        p_columns = TILE_KEYS * ELEMENT_BYTES // 4
+        p = tuple(Region(f"p{i}", stage.end - p_columns, p_columns) for i, stage in enumerate(s))
+        o = tuple(Region(f"o{i}", s[-1].end + i * self.config.D, self.config.D) for i in range(Q_STAGES))
+        return TmemPlan(s, p, o, self.target.tmem_columns)
+
+    @property
+    def epilogue(self) -> Role:
+        """Role that reads the final O."""
+        return self.warps[self.schedule.epilogue_owner]
+
+    @property
+    def tasks(self) -> int:
+        """(batch, K/V head, pair of query tiles) triples."""
+        return self.config.B * self.config.Hkv * self.tiles.m_blocks
+
+    @property
+    def is_persistent(self) -> bool:
+        """Non-causal tasks cost the same, so CTAs stride over them; causal CTAs take one task each."""
+        return not self.config.is_causal
+
+    @property
+    def grid(self) -> int:
+        """CTAs of the launch."""
+        if not self.is_persistent:
+            return self.tasks
+        return min(self.tasks, self.schedule.persistent_ctas or self.target.sms)
+
+    @property
+    def l2_heads(self) -> int:
+        """(batch, K/V head) pairs whose K and V fit in the L2 budget together."""
+        head_bytes = 2 * self.config.Skv * self.config.D * ELEMENT_BYTES
+        return max(1, min(self.schedule.l2_budget // head_bytes, self.config.B * self.config.Hkv))
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of one Q, K, V or O tile: what one TMA load of a full box brings, in-bounds or not."""
+        return TILE_ROWS * self.config.D * ELEMENT_BYTES
+
+
+def make_plan(config: AttentionConfig, schedule: Schedule | None = None, target: Target = B200) -> Plan:
+    """Plan of a problem; without a Schedule the tuning table's row for the problem's regime is taken.
+
+    Raises:
+        TypeError: `schedule` is not a Schedule.
+        ValueError: the Schedule does not fit the target (registers, shared memory).
+    """
+    if schedule is None:
+        from tirx_attn.schedule.tuning import tuned_schedule
+
+        schedule = tuned_schedule(config, target)
+    if not isinstance(schedule, Schedule):
+        raise TypeError(f"schedule={schedule!r}: allowed values are None and tirx_attn.Schedule")
+    return Plan(config, schedule, target)

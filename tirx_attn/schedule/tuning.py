@@ -1,0 +1,70 @@
+"""Tuning table: which Schedule a problem gets when the caller names none. docs/tuning.md explains each row id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tirx_attn.config import AttentionConfig
+from tirx_attn.schedule.schedule import Schedule
+from tirx_attn.targets import Target
+
+
+@dataclass(frozen=True)
+class TuningRow:
+    """One regime and its Schedule.
+
+    Attributes:
+        id: row of docs/tuning.md that says why.
+        regime: the problems it is for, in words.
+        applies: predicate on problem and target; the first row that applies is taken.
+        schedule: the Schedule.
+    """
+
+    id: str
+    regime: str
+    applies: Callable[[AttentionConfig, Target], bool]
+    schedule: Schedule
+
+
+MUFU_BOUND_RATE = 16
+"""exp2 results per clock and SM at which MUFU.EX2 is as slow as the MMA, so that emulation pays."""
+
+_NO_EMULATION = (0, 0, 0, 0)
+
+TUNING_TABLE = (
+    TuningRow(
+        "T1",
+        "non-causal, MUFU-bound target",
+        lambda c, t: not c.is_causal and t.exp2_per_clock <= MUFU_BOUND_RATE,
+        Schedule(emulated_pairs=(2, 2, 2, 2)),
+    ),
+    TuningRow(
+        "T2",
+        "causal, MUFU-bound target",
+        lambda c, t: c.is_causal and t.exp2_per_clock <= MUFU_BOUND_RATE,
+        Schedule(emulated_pairs=(3, 3, 3, 3), pv_split=(64, 64), epilogue_owner="softmax"),
+    ),
+    TuningRow(
+        "T3",
+        "non-causal, fast MUFU",
+        lambda c, t: not c.is_causal,
+        Schedule(emulated_pairs=_NO_EMULATION),
+    ),
+    TuningRow(
+        "T4",
+        "causal, fast MUFU",
+        lambda c, t: True,
+        Schedule(emulated_pairs=_NO_EMULATION, pv_split=(64, 64), epilogue_owner="softmax"),
+    ),
+)
+
+
+def tuning_row(config: AttentionConfig, target: Target) -> TuningRow:
+    """The first row of the table that applies."""
+    return next(row for row in TUNING_TABLE if row.applies(config, target))
+
+
+def tuned_schedule(config: AttentionConfig, target: Target) -> Schedule:
+    """Schedule of `tuning_row`."""
+    return tuning_row(config, target).schedule

@@ -1,0 +1,79 @@
+"""Facts of the GPUs that kernels are generated for. The only place where such numbers stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one GPU offers to a kernel.
+
+    Attributes:
+        name: product name.
+        arch: NVRTC and TVM architecture name.
+        sms: streaming multiprocessors.
+        smem_bytes: dynamic shared memory one CTA may take, in bytes.
+        tmem_columns: tensor-memory columns of 128 lanes x 32 bit per SM.
+        registers: 32-bit registers per SM.
+        mbarrier_bytes: size of one mbarrier, in bytes.
+        named_barriers: hardware named barriers per CTA; barrier 0 belongs to the CTA-wide sync.
+        mma_flop_per_clock: dense fp16 floating-point operations per clock and SM.
+        exp2_per_clock: MUFU.EX2 results per clock and SM.
+        clock_ghz: boost clock.
+    """
+
+    name: str
+    arch: str
+    sms: int
+    smem_bytes: int
+    tmem_columns: int
+    registers: int
+    mbarrier_bytes: int
+    named_barriers: int
+    mma_flop_per_clock: int
+    exp2_per_clock: int
+    clock_ghz: float
+
+
+B200 = Target(
+    name="B200",
+    arch="sm_100a",
+    sms=148,
+    smem_bytes=227 * 1024,
+    tmem_columns=512,
+    registers=64 * 1024,
+    mbarrier_bytes=8,
+    named_barriers=16,
+    mma_flop_per_clock=8192,
+    exp2_per_clock=16,
+    clock_ghz=1.85,
+)
+
+B300 = Target(
+    name="B300",
+    arch="sm_103a",
+    sms=148,
+    smem_bytes=227 * 1024,
+    tmem_columns=512,
+    registers=64 * 1024,
+    mbarrier_bytes=8,
+    named_barriers=16,
+    mma_flop_per_clock=8192,
+    exp2_per_clock=32,
+    clock_ghz=1.85,
+)
+
+TARGETS = {target.arch: target for target in (B200, B300)}
+
+
+def target_for(arch: str) -> Target:
+    """The target of an architecture name.
+
+    Raises:
+        ValueError: naming the architecture and the ones that exist.
+    """
+    try:
+        return TARGETS[arch]
+    except KeyError:
+        raise ValueError(f"arch={arch!r}: allowed values are {', '.join(sorted(TARGETS))}") from None
