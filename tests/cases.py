@@ -1,0 +1,164 @@
+"""The named cases that tests of the kernel share: one problem, one schedule, the probes and checkers to run.
+
+A name that begins with a letter and a number is an id of the list of inputs that broke other attention kernels. A
+case costs one simulator build for each of its kinds, however many probes it has, so probes share cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tirx_attn.config import AttentionConfig
+from tirx_attn.schedule import Schedule, tuned_schedule
+from tirx_attn.targets import B200
+from tirx_attn.verify import PROBES, RESCALE_PROBES
+from tirx_attn.verify.probes import Probe
+
+ALL_KINDS = ("run", "synccheck", "racecheck")
+RESCALES = ("rescale_every", "rescale_never")
+DATA = ("random", *RESCALES)
+"""Ordinary data, keys that force a rescale in every block, keys that force none: what the checkers must see."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem under one schedule.
+
+    Attributes:
+        name: the case's id, for `pytest.mark.parametrize(..., ids=...)`.
+        shape: (B, Sq, Skv, Hq, Hkv, D).
+        is_causal: the mask.
+        schedule_changes: fields of `Schedule` that differ from the tuned default.
+        probes: names of the probes to run for numbers.
+        checked: names of the probes on which the checkers run.
+        kinds: simulator runs that this case asks for.
+    """
+
+    name: str
+    shape: tuple[int, int, int, int, int, int]
+    is_causal: bool = False
+    schedule_changes: Mapping[str, Any] = field(default_factory=dict)
+    probes: tuple[str, ...] = ("random",)
+    checked: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ("run",)
+
+    @property
+    def config(self) -> AttentionConfig:
+        return AttentionConfig(*self.shape, self.is_causal)
+
+    @property
+    def schedule(self) -> Schedule:
+        return replace(tuned_schedule(self.config, B200), **self.schedule_changes)
+
+    def probe(self, name: str) -> Probe:
+        return (PROBES | RESCALE_PROBES)[name](self.config)
+
+
+def _full(name: str, shape: tuple[int, int, int, int, int, int], causal: bool = False, **changes: Any) -> Case:
+    return Case(name, shape, causal, changes, ("columns", "pick", *DATA, "rescale_some_rows"), DATA, ALL_KINDS)
+
+
+def _knob(name: str, shape: tuple[int, int, int, int, int, int], causal: bool = False, **changes: Any) -> Case:
+    return Case(name, shape, causal, changes, ("columns", *DATA), DATA, ALL_KINDS)
+
+
+CONFIGURATIONS = (
+    _full("full_one_block", (1, 256, 128, 1, 1, 128)),
+    _full("full_three_blocks_ratio_2", (1, 256, 384, 2, 1, 128)),
+    _full("causal_ratio_2", (1, 256, 256, 2, 1, 128), True),
+    _full("causal_four_heads", (1, 512, 512, 4, 4, 128), True),
+    _full("causal_batch_2_ratio_8", (2, 256, 512, 8, 1, 128), True),
+    _full("causal_rows_without_keys", (1, 512, 256, 1, 1, 128), True),
+    _full("three_tasks_a_cta_correction", (1, 512, 256, 3, 3, 128), persistent_ctas=2),
+    _full("three_tasks_a_cta_softmax", (1, 512, 256, 3, 3, 128), persistent_ctas=2, epilogue_owner="softmax"),
+)
+"""The default schedule on each kind of problem, and small persistent grids in which every phase wraps."""
+
+_FULL_KNOB = (1, 256, 384, 2, 1, 128)
+_CAUSAL_KNOB = (1, 256, 384, 2, 1, 128)
+
+KNOBS = (
+    _knob("full_staggered", _FULL_KNOB, persistent_ctas=1, stagger=True),
+    _knob("full_collective", _FULL_KNOB, persistent_ctas=1, statistics="collective"),
+    _knob("full_split_64_64", _FULL_KNOB, persistent_ctas=1, pv_split=(64, 64)),
+    _knob("full_two_stages", _FULL_KNOB, persistent_ctas=1, kv_stages=2),
+    _knob("causal_staggered", _CAUSAL_KNOB, True, stagger=True),
+    _knob("causal_collective", _CAUSAL_KNOB, True, statistics="collective"),
+    _knob("causal_split_96_32", _CAUSAL_KNOB, True, pv_split=(96, 32)),
+    _knob("causal_epilogue_correction", _CAUSAL_KNOB, True, epilogue_owner="correction"),
+)
+"""Each protocol knob at the value that is not the default."""
+
+ROWS = (
+    Case("A1", (1, 256, 128, 1, 1, 128), True, probes=("idx",)),
+    Case("A2", (1, 128, 384, 1, 1, 128), True, probes=("idx",)),
+    Case("A5", (2, 1024, 1024, 1, 1, 128), True, probes=("one",)),
+    Case("A6", (1, 1024, 1024, 4, 1, 128), True, probes=("idx",)),
+    Case("C8", (1, 16, 16, 128, 1, 128), True, probes=("idx",)),
+    Case("E3", (1, 128, 256, 1, 1, 128), probes=("very_negative",)),
+    Case(
+        "E8",
+        (1, 128, 1024, 1, 1, 128),
+        probes=("jump_last", "jump_first", "rescale_every", "rescale_alternate", "staircase_falling"),
+    ),
+    Case("M2", (1, 512, 128, 1, 1, 128), True, probes=("idx",), checked=("random",), kinds=ALL_KINDS),
+    Case(
+        "M3",
+        (1, 128, 128, 6, 6, 128),
+        schedule_changes={"persistent_ctas": 2},
+        probes=("head", "random"),
+        checked=("random",),
+        kinds=ALL_KINDS,
+    ),
+    Case("M7", (1, 256, 256, 1, 1, 128), True, probes=(), checked=("random",), kinds=("racecheck",)),
+    Case("M8", (1, 256, 1024, 8, 1, 128), probes=(), checked=("random",), kinds=("synccheck",)),
+    Case("M11_64", (1, 64, 64, 1, 1, 128), True, probes=(), checked=("random",), kinds=("racecheck",)),
+    Case("M11_128", (1, 128, 128, 1, 1, 128), True, probes=(), checked=("random",), kinds=("racecheck",)),
+    Case("M11_384", (1, 384, 384, 1, 1, 128), True, probes=(), checked=("random",), kinds=("racecheck",)),
+    Case("M11_385", (1, 385, 385, 1, 1, 128), True, probes=(), checked=("random",), kinds=("racecheck",)),
+)
+"""Inputs that broke other kernels. M11: one and two tiles in the ring of three, then one tile more than it holds."""
+
+CASES = (*CONFIGURATIONS, *KNOBS, *ROWS)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A problem that must be refused before any compile.
+
+    Attributes:
+        name: the case's id.
+        arguments: arguments of `get_flash_attention4_kernel`, (B, Sq, Skv, Hq, Hkv, D, is_causal).
+        message: what the ValueError's text must hold: argument, value, allowed values.
+    """
+
+    name: str
+    arguments: tuple[int, int, int, int, int, int, bool]
+    message: str
+
+
+REJECTED = (
+    Rejected("C6_33_2", (1, 128, 128, 33, 2, 128, False), r"Hq=33: allowed .*multiples of Hkv=2"),
+    Rejected("C6_3_2", (1, 128, 128, 3, 2, 128, False), r"Hq=3: allowed .*multiples of Hkv=2"),
+    Rejected("C9", (1, 128, 128, 256, 1, 128, False), r"Hq=256 .*allowed ratios .*128.*got 256"),
+    Rejected("D1", (1, 1000, 1000, 8, 8, 256, True), r"D=256: allowed .*128"),
+    Rejected("D2", (1, 1000, 1000, 8, 8, 16, True), r"D=16: allowed .*128"),
+    Rejected("D3_8", (1, 256, 256, 1, 1, 8, False), r"D=8: allowed .*128"),
+    Rejected("D3_16", (1, 2048, 2048, 1, 1, 16, True), r"D=16: allowed .*128"),
+    Rejected("D5_96", (1, 128, 128, 1, 1, 96, False), r"D=96: allowed .*128"),
+    Rejected("D5_160", (1, 128, 128, 1, 1, 160, False), r"D=160: allowed .*128"),
+    Rejected("D5_192", (1, 128, 128, 1, 1, 192, False), r"D=192: allowed .*128"),
+    Rejected("D6", (1, 128, 128, 8, 4, 512, True), r"D=512: allowed .*128"),
+    Rejected("ratio_3", (1, 128, 128, 3, 1, 128, False), r"Hq=3 .*allowed ratios .*got 3"),
+    Rejected("keys_200", (1, 128, 200, 1, 1, 128, False), r"Skv=200: allowed .*multiples of 128"),
+)
+
+MASK_LENGTHS = (1, 127, 128, 129, 255, 256, 257, 384)
+"""M6: Sq and Skv over which every role must compute the same tile ranges."""
+
+
+def by_name(name: str) -> Case:
+    """The case of that name."""
+    return next(case for case in CASES if case.name == name)

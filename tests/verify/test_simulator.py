@@ -1,0 +1,232 @@
+"""The simulator's wrapper on small kernels: values, NaN in what stays unwritten, time limits, errors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tirx_attn import verify
+from tirx_attn.verify import process, simulator
+
+simulated = [pytest.mark.simulator, pytest.mark.timeout(900)]
+
+
+def rows(count: int = 128, columns: int = 8):
+    return np.arange(count * columns, dtype=np.float16).reshape(1, count, 1, columns)
+
+
+def living(group: int) -> list[str]:
+    """Members of a process group that have not ended, by their status lines (field 3 is the state, 5 the group)."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if fields[2] == str(group) and fields[0] != "Z":
+                    members.append(entry.name)
+    return members
+
+
+@pytest.fixture
+def kernels():
+    pytest.importorskip("tirx_harness", reason="needs the simulator: pip install 'tirx-attn[simulator]'")
+    from tests.verify import kernels
+
+    return kernels
+
+
+class TestRuns:
+    pytestmark = simulated
+
+    def test_value_and_second_input_without_a_build(self, kernels):
+        func = kernels.sum_kernel()
+        q = rows()
+        first = verify.run(func, {"Q": q, "K": np.ones_like(q), "V": np.ones_like(q)})
+        assert set(first.outputs) == {"O"}
+        assert np.array_equal(first.outputs["O"], q + np.float16(2))
+        again = verify.run(kernels.sum_kernel(), {"Q": q, "K": q, "V": np.zeros_like(q)})
+        assert np.array_equal(again.outputs["O"], q + q)
+        assert again.build_seconds < 0.5
+        assert first.verdict == again.verdict == "clean"
+
+    def test_what_a_kernel_leaves_unwritten_is_nan(self, kernels):
+        o = verify.run(kernels.half_kernel(), {"Q": rows()}).outputs["O"]
+        assert np.isnan(o[:, :64]).all()
+        assert np.array_equal(o[:, 64:], rows()[:, 64:])
+
+    def test_inputs_are_left_alone(self, kernels):
+        q, o = rows(), np.full((1, 128, 1, 8), 777, np.float16)
+        verify.run(kernels.half_kernel(), {"Q": q, "O": o})
+        assert np.array_equal(q, rows())
+        assert np.all(o == 777)
+
+    def test_strided_inputs_are_read_by_value(self, kernels):
+        q = np.ascontiguousarray(rows().transpose(3, 2, 1, 0)).transpose(3, 2, 1, 0)
+        assert not q.flags.c_contiguous
+        assert np.array_equal(verify.run(kernels.half_kernel(), {"Q": q}).outputs["O"][:, 64:], q[:, 64:])
+
+    def test_checkers(self, kernels):
+        values = {"Q": np.arange(128, dtype=np.float32)}
+        clean = verify.racecheck(kernels.shared_kernel(True), values)
+        assert (clean.checker, clean.verdict, clean.findings, clean.clean) == ("racecheck", "clean", (), True)
+        race = verify.racecheck(kernels.shared_kernel(False), values)
+        assert race.verdict == "error"
+        assert "data_race" in {kind for kind, _ in race.findings}
+
+    def test_deadlock_is_an_error_not_a_hang(self, kernels):
+        with pytest.raises(verify.SimulatorError, match=r"deadlock.*mbarrier.*arrival_count=0/1"):
+            verify.run(kernels.stuck_kernel(), {})
+        stuck = verify.synccheck(kernels.stuck_kernel(), {})
+        assert (stuck.verdict, stuck.findings[0][0]) == ("error", "deadlock")
+
+    def test_limit_ends_the_process_and_the_next_call_works(self, kernels):
+        func = kernels.sum_kernel()
+        q = rows()
+        arrays = {"Q": q, "K": q, "V": q}
+        verify.run(func, arrays)
+        before = simulator._worker()._process
+        started = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"run passed its time limit of 0\.001 s"):
+            verify.run(func, arrays, time_limit=0.001)
+        assert time.monotonic() - started < 5
+        assert before.poll() is not None
+        assert np.array_equal(verify.run(func, arrays).outputs["O"], 3 * q)
+
+    def test_limit_ends_a_build(self, kernels):
+        """The Rust compiler is a child of the child: it must go as well."""
+        group = simulator._worker()._process.pid
+        with pytest.raises(TimeoutError, match=r"run passed its time limit of 1.5 s while (starting|building)"):
+            verify.run(kernels.sum_kernel(columns=7), {}, time_limit=1.5)  # a shape that no other test builds
+        deadline = time.monotonic() + 10
+        while living(group) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert living(group) == []
+
+    def test_notes_name_the_phase(self, kernels):
+        notes: list[str] = []
+        verify.close()
+        verify.run(kernels.half_kernel(), {"Q": rows()}, notes=notes.append)
+        assert notes[0].startswith("run: ")
+        assert "run: running" in notes
+
+    def test_build_ahead(self, kernels):
+        func = kernels.half_kernel()
+        assert set(verify.build(func, kinds=("run",))) == {"run"}
+        assert verify.run(func, {"Q": rows()}).build_seconds < 0.5
+        with pytest.raises(ValueError, match=r"kinds contains 'walk': allowed are run, synccheck, racecheck"):
+            verify.build(func, kinds=("walk",))
+
+    def test_environment_stays_as_it_was(self, kernels):
+        before = dict(os.environ)
+        verify.run(kernels.half_kernel(), {"Q": rows()})
+        assert dict(os.environ) == before
+
+
+class TestBinding:
+    """Arrays are held against the parameters before the child process is asked."""
+
+    @pytest.fixture
+    def half(self, monkeypatch):
+        from tests.verify.kernels import half_kernel
+
+        monkeypatch.setattr(simulator, "_worker", lambda: pytest.fail("reached the child process"))
+        return half_kernel()
+
+    @pytest.mark.parametrize(
+        ("arrays", "error", "message"),
+        [
+            ({"X": rows()}, ValueError, r"arrays has 'X': allowed are the parameters Q, O"),
+            ({"Q": rows().astype(np.float32)}, TypeError, r"Q has dtype float32: allowed is float16"),
+            ({"Q": rows(64)}, ValueError, r"Q has shape \(1, 64, 1, 8\): allowed is \(1, 128, 1, 8\)"),
+        ],
+        ids=["name", "dtype", "shape"],
+    )
+    def test_misfits_are_named(self, half, arrays, error, message):
+        with pytest.raises(error, match=message):
+            verify.run(half, arrays)
+
+    def test_limit_must_be_positive(self, half):
+        with pytest.raises(ValueError, match=r"time_limit=0: allowed are positive seconds"):
+            verify.run(half, {"Q": rows()}, time_limit=0)
+
+
+class TestSimulateBorder:
+    """Bad input to `simulate` fails at the border, without TVM and without a child process."""
+
+    @pytest.fixture(autouse=True)
+    def no_process(self, monkeypatch):
+        def refuse():
+            raise AssertionError("reached the simulator")
+
+        monkeypatch.setattr(simulator, "require_simulator", refuse)
+        monkeypatch.setattr(simulator, "_worker", refuse)
+
+    @pytest.mark.parametrize(
+        ("change", "error", "message"),
+        [
+            ({"q": [1]}, TypeError, r"q is list: allowed are NumPy arrays"),
+            ({"k": np.zeros((1, 128, 1, 128), np.float32)}, TypeError, r"k has dtype float32: allowed is float16"),
+            ({"v": np.zeros((128, 1, 128), np.float16)}, ValueError, r"v has shape \(128, 1, 128\): allowed are four"),
+            ({"k": np.zeros((2, 128, 1, 128), np.float16)}, ValueError, r"k has shape \(2, .*B=1"),
+            ({"v": np.zeros((1, 256, 1, 128), np.float16)}, ValueError, r"v has shape .*shape of k"),
+            ({"q": np.zeros((1, 128, 3, 128), np.float16)}, ValueError, r"Hq=3"),
+            ({"causal": 1}, TypeError, r"is_causal=1"),
+        ],
+        ids=["list", "dtype", "ndim", "batch", "v", "ratio", "causal"],
+    )
+    def test_named(self, change, error, message):
+        shape = (1, 128, 1, 128)
+        arguments = {name: np.zeros(shape, np.float16) for name in "qkv"} | change
+        with pytest.raises(error, match=message):
+            verify.simulate(**arguments)
+
+    @pytest.mark.parametrize("d", [8, 16, 64, 96, 160, 192, 256, 512])
+    def test_head_sizes_are_named(self, d):
+        """D1, D2, D3, D5, D6."""
+        array = np.zeros((1, 128, 1, d), np.float16)
+        with pytest.raises(ValueError, match=rf"D={d}: allowed head sizes are 128"):
+            verify.simulate(array, array, array)
+
+
+class TestMissing:
+    def test_simulator(self, monkeypatch):
+        monkeypatch.setattr(process.importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(verify.SimulatorUnavailable, match=r"pip install 'tirx-attn\[simulator\]'"):
+            verify.require_simulator()
+
+    @pytest.mark.parametrize(("tool", "message"), [("cargo", "cargo is missing.*rustup"), ("cc", "gcc or clang")])
+    def test_tools(self, monkeypatch, tool, message):
+        found = shutil.which
+        monkeypatch.setattr(process.importlib.util, "find_spec", lambda name: object())
+        monkeypatch.setattr(
+            process.shutil, "which", lambda name: None if os.path.basename(name) == tool else found(name) or name
+        )
+        monkeypatch.delenv("CC", raising=False)
+        with pytest.raises(verify.SimulatorUnavailable, match=message):
+            verify.require_simulator()
+
+
+def test_importing_the_package_imports_no_tvm():
+    import subprocess
+    import sys
+
+    code = "import sys, tirx_attn.verify; assert 'tvm' not in sys.modules and 'tirx_harness' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_child_environment_ignores_activation(monkeypatch, tmp_path):
+    monkeypatch.setattr(process.sys, "prefix", str(tmp_path))
+    monkeypatch.delenv("NUMSIM_GENERATED_OPT_LEVEL", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin:/usr/bin")
+    plain = process._child_environment()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    assert process._child_environment() == plain
+    assert plain["PATH"] == "/usr/bin:/bin"
+    assert plain["NUMSIM_GENERATED_OPT_LEVEL"] == "1"
+    assert "NUMSIM_GENERATED_OPT_LEVEL" not in os.environ

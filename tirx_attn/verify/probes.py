@@ -1,0 +1,232 @@
+"""Inputs whose right answer is known in closed form.
+
+Each function takes an `AttentionConfig` and returns a `Probe`. `PROBES` maps their names to the functions, so
+that a test or a command can pick them by name. Shapes: q, expected [B, Sq, Hq, D]; k, v [B, Skv, Hkv, D].
+
+Why Q = 0 in most of them: every visible key then has exactly the weight 1/n, so that the answer is exact in
+fp16 and one key too many or too few is visible at once. `one_random` and `random` exercise the softmax
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tirx_attn.config import AttentionConfig
+from tirx_attn.verify.reference import (
+    Array,
+    ErrorVerdict,
+    attention_reference,
+    error_rule,
+    largest_error,
+    same_dtype_attention,
+    visible_keys,
+)
+
+IDX_LIMIT = 1024
+"""Keys up to which 1 + (lo + hi)/2 is exact in fp16."""
+
+_FP16_INTEGERS = 2048
+"""Integers below it are exact in fp16."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One input with what must come out.
+
+    Attributes:
+        name: the function that made it.
+        q, k, v: the inputs.
+        is_causal: the mask that `expected` assumes.
+        expected: the answer, fp64; None where only the fp64 reference can say it.
+        exact: the output must equal `expected` bit for bit (up to the sign of zero); otherwise `error_rule`
+        judges.
+    """
+
+    name: str
+    q: Array
+    k: Array
+    v: Array
+    is_causal: bool
+    expected: Array | None
+    exact: bool
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The inputs by the names of the kernel's parameters."""
+        return {"Q": self.q, "K": self.k, "V": self.v}
+
+    def judge(self, o: Array) -> ErrorVerdict:
+        """Hold an output against the answer; a NaN anywhere, or a wrong shape, fails."""
+        if self.exact and self.expected is not None:
+            if o.shape != self.expected.shape:
+                raise ValueError(f"o has shape {o.shape}: allowed is the shape of q, {self.expected.shape}")
+            return ErrorVerdict(largest_error(o, self.expected.astype(o.dtype)), 0.0)
+        reference = self.expected
+        if reference is None:
+            reference, _ = attention_reference(self.q, self.k, self.v, causal=self.is_causal)
+        return error_rule(o, reference, same_dtype_attention(self.q, self.k, self.v, causal=self.is_causal))
+
+
+def one(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """V = 1, Q = 0: O = 1 on rows with a visible key. Shows padded tails, unwritten rows, wrong row sums."""
+    q, k, v = _inputs(config, seed)
+    q[:], v[:] = 0, 1
+    return _exact("one", config, q, k, v, np.ones(q.shape))
+
+
+def one_random(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """V = 1 with random Q and K: O = 1 up to the rounding of P. The normaliser under real weights."""
+    q, k, v = _inputs(config, seed)
+    v[:] = 1
+    return Probe("one_random", q, k, v, config.is_causal, _masked(config, np.ones(q.shape)), False)
+
+
+def idx(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """V[j] = j + 1, Q = 0: O = 1 + (lo + hi)/2 over the visible keys lo..hi.
+
+    A mask off by one key moves O by 0.5.
+
+    Raises:
+        ValueError: more than `IDX_LIMIT` keys, where fp16 can no longer hold the answer; use `edge` there.
+    """
+    if config.Skv > IDX_LIMIT:
+        raise ValueError(f"Skv={config.Skv}: allowed for idx are at most {IDX_LIMIT} keys; use edge beyond")
+    q, k, v = _inputs(config, seed)
+    q[:] = 0
+    v[:] = np.arange(1, config.Skv + 1)[None, :, None, None]
+    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
+    return _exact("idx", config, q, k, v, _by_row(config, 1 + (counts - 1) / 2))
+
+
+def edge(config: AttentionConfig, *, key: int | None = None, seed: int = 0) -> Probe:
+    """V = 1 at one key and 0 elsewhere, Q = 0: O = 1/n where the key is among the n visible ones, else 0.
+
+    Args:
+        key: index of that key; the last key unless given, which the last row alone sees under a causal mask.
+    """
+    key = config.Skv - 1 if key is None else key
+    if not 0 <= key < config.Skv:
+        raise ValueError(f"key={key}: allowed are 0..{config.Skv - 1}")
+    q, k, v = _inputs(config, seed)
+    q[:], v[:] = 0, 0
+    v[:, key] = 1
+    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
+    return _exact("edge", config, q, k, v, _by_row(config, (counts > key) / np.maximum(counts, 1)))
+
+
+def head(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """V of K/V head g in batch b = 1 + g + 16 b, Q = 0: O shows which K/V head each query head read.
+
+    Raises:
+        ValueError: values that fp16 cannot hold.
+    """
+    largest = config.Hkv + 16 * (config.B - 1)
+    if largest > _FP16_INTEGERS:
+        raise ValueError(f"Hkv={config.Hkv}, B={config.B}: allowed for head is Hkv + 16 (B - 1) <= {_FP16_INTEGERS}")
+    q, k, v = _inputs(config, seed)
+    q[:] = 0
+    batch = 16 * np.arange(config.B)[:, None, None, None]
+    v[:] = 1 + np.arange(config.Hkv)[None, None, :, None] + batch
+    group = np.arange(config.Hq)[None, None, :, None] // config.ratio
+    return _exact("head", config, q, k, v, np.broadcast_to(1 + group + batch, q.shape))
+
+
+def dim(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """V[..., d] = d, Q = 0: O[..., d] = d. Shows swapped, dropped or repeated columns."""
+    q, k, v = _inputs(config, seed)
+    q[:] = 0
+    v[:] = np.arange(config.D)
+    return _exact("dim", config, q, k, v, np.broadcast_to(np.arange(config.D), q.shape))
+
+
+def columns(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """`idx`, `head`, `dim` and `one` in one run: column d carries the probe number d % 4, in this order."""
+    parts = [make(config, seed=seed) for make in (idx, head, dim, one)]
+    v, expected = parts[0].v.copy(), np.zeros(parts[0].q.shape)
+    for number, part in enumerate(parts):
+        assert part.expected is not None
+        v[..., number::4], expected[..., number::4] = part.v[..., number::4], part.expected[..., number::4]
+    return _exact("columns", config, parts[0].q, parts[0].k, v, expected)
+
+
+def pick(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """One visible key per row wins by at least 30 in logit: O = V of that key, bit for bit.
+
+    The keys are random sign vectors; a query is the sign vector of its key. The scale of both is set from the
+    closest pair, so that the margin holds whatever the seed.
+    """
+    rng = np.random.default_rng(seed)
+    q, k, v = _inputs(config, seed)
+    signs = rng.choice(np.array([-1.0, 1.0]), (config.B, config.Skv, config.Hkv, config.D))
+    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
+    picks = rng.integers(0, np.maximum(counts, 1)[None, :, None], (config.B, config.Sq, config.Hq))
+    batch = np.arange(config.B)[:, None, None]
+    group = (np.arange(config.Hq) // config.ratio)[None, None, :]
+    closest = max(_closest(signs[b, :, g]) for b in range(config.B) for g in range(config.Hkv))
+    if closest >= config.D:
+        raise ValueError(f"Skv={config.Skv}, seed={seed}: two keys coincide; allowed are fewer keys or another seed")
+    amplitude = np.sqrt(33.0 / (config.softmax_scale * (config.D - closest)))
+    q[:] = signs[batch, picks, group] * amplitude
+    k[:] = signs * amplitude
+    return _exact("pick", config, q, k, v, v[batch, picks, group].astype(np.float64))
+
+
+def very_negative(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """q = 64, k = -64, V[j] = j + 1: each raw logit is -64 * 64 * D, below any finite stand-in for -inf."""
+    base = idx(config, seed=seed)
+    q, k = np.full_like(base.q, 64), np.full_like(base.k, -64)
+    return Probe("very_negative", q, k, base.v, config.is_causal, base.expected, True)
+
+
+def huge_logits(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """q = k = 40000, V = 1: a maximum rounded apart from its product leaves a large positive exponent."""
+    base = one(config, seed=seed)
+    q, k = np.full_like(base.q, 40000), np.full_like(base.k, 40000)
+    return Probe("huge_logits", q, k, base.v, config.is_causal, base.expected, True)
+
+
+def random(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """Q, K, V from N(0, 1), judged by `error_rule`."""
+    q, k, v = _inputs(config, seed)
+    return Probe("random", q, k, v, config.is_causal, None, False)
+
+
+_ALL = (one, one_random, idx, edge, head, dim, columns, pick, very_negative, huge_logits, random)
+
+PROBES: dict[str, Callable[[AttentionConfig], Probe]] = {make.__name__: make for make in _ALL}
+"""Name -> function, for every probe of this module."""
+
+
+def _inputs(config: AttentionConfig, seed: int) -> tuple[Array, Array, Array]:
+    """Q, K, V from N(0, 1) in fp16."""
+    rng = np.random.default_rng(seed)
+    shape_q = (config.B, config.Sq, config.Hq, config.D)
+    shape_kv = (config.B, config.Skv, config.Hkv, config.D)
+    q, k, v = (rng.standard_normal(shape).astype(np.float16) for shape in (shape_q, shape_kv, shape_kv))
+    return q, k, v
+
+
+def _by_row(config: AttentionConfig, values: Array) -> Array:
+    """A value per query, spread over [B, Sq, Hq, D]."""
+    return np.broadcast_to(values[None, :, None, None], (config.B, config.Sq, config.Hq, config.D))
+
+
+def _masked(config: AttentionConfig, expected: Array) -> Array:
+    """`expected` with 0 on the rows that see no key."""
+    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
+    return np.where(_by_row(config, counts) > 0, expected, 0.0)
+
+
+def _exact(name: str, config: AttentionConfig, q: Array, k: Array, v: Array, expected: Array) -> Probe:
+    return Probe(name, q, k, v, config.is_causal, _masked(config, expected), True)
+
+
+def _closest(signs: Array) -> float:
+    """Largest inner product of two different rows."""
+    products = signs @ signs.T
+    np.fill_diagonal(products, -np.inf)
+    return float(products.max())

@@ -1,0 +1,170 @@
+"""Inputs that force the online softmax to rescale, or not to, and the arithmetic that proves they do.
+
+Definition used here (Online softmax with conditional rescale): key blocks of 128 are walked from the last to
+the first. In base-2 exponents, a row keeps its reference while a block's maximum exceeds it by at most 8;
+beyond that the block's maximum becomes the reference and everything accumulated is rescaled. The first block
+with a visible key sets the reference and rescales nothing.
+
+`expected_rescales` computes this in fp64 from the inputs alone; no schedule and no kernel is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tirx_attn.config import AttentionConfig
+from tirx_attn.verify.probes import Probe
+from tirx_attn.verify.reference import Array, visible_keys
+
+KEYS_PER_BLOCK = 128
+THRESHOLD = 8.0
+"""Base-2 exponents by which a block's maximum may exceed the reference without a rescale."""
+
+_Q_LEVEL = 8.0
+"""q[..., 0] of a row on which the levels act."""
+
+_NOISE = 0.4
+"""Standard deviation of all other elements of q and k: about a quarter of an exponent in the logits."""
+
+_STEP = 10.0
+"""Rise per block that forces a rescale whatever the noise."""
+
+
+def walk_steps(skv: int) -> int:
+    """Number of key blocks; step 0 is the last block of keys."""
+    return -(-skv // KEYS_PER_BLOCK)
+
+
+def visible_steps(config: AttentionConfig) -> Array:
+    """Bool [Sq, steps]: the row sees a key of the block at that step of the walk."""
+    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
+    first_key = KEYS_PER_BLOCK * (walk_steps(config.Skv) - 1 - np.arange(walk_steps(config.Skv)))
+    return counts[:, None] > first_key[None, :]
+
+
+def rescale_opportunities(config: AttentionConfig) -> Array:
+    """Bool [Sq, steps]: where a rescale is possible at all, the visible steps but for a row's first."""
+    seen = visible_steps(config)
+    return seen & (np.cumsum(seen, axis=1) > 1)
+
+
+def expected_rescales(q: Array, k: Array, config: AttentionConfig) -> Array:
+    """Which rows rescale at which step of the walk.
+
+    Args:
+        q: [B, Sq, Hq, D]. k: [B, Skv, Hkv, D].
+        config: gives the mask and the scale.
+
+    Returns:
+        Bool [B, Hq, Sq, steps].
+    """
+    steps = walk_steps(config.Skv)
+    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
+    hidden = np.arange(config.Skv)[None, :] >= counts[:, None]
+    result = np.zeros((config.B, config.Hq, config.Sq, steps), bool)
+    for b in range(config.B):
+        for h in range(config.Hq):
+            exponents = q[b, :, h].astype(np.float64) @ k[b, :, h // config.ratio].astype(np.float64).T
+            exponents *= config.softmax_scale * math.log2(math.e)
+            exponents[hidden] = -np.inf
+            reference = np.full(config.Sq, -np.inf)
+            for step in range(steps):
+                start = (steps - 1 - step) * KEYS_PER_BLOCK
+                top = exponents[:, start : start + KEYS_PER_BLOCK].max(axis=1)
+                unset = reference == -np.inf
+                with np.errstate(invalid="ignore"):
+                    moves = ~unset & (top - reference > THRESHOLD)
+                result[b, h, :, step] = moves
+                reference = np.where(unset | moves, top, reference)
+    return result
+
+
+def rescale_every(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """Logits rise by more than the threshold at each step: every row rescales at every opportunity.
+
+    V grows against the weights, so that a block's part still counts after one rescale: a rescale that is left
+    out, doubled or applied to the wrong row changes O by more than the tolerance.
+    """
+    steps = walk_steps(config.Skv)
+    left = steps - 1 - np.arange(steps)
+    return _staircase("rescale_every", config, seed, _STEP * np.arange(steps), np.exp2(np.minimum(_STEP * left, 12)))
+
+
+def rescale_never(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """Logits rise along the walk, by less than the threshold in all: no rescale, weights grow beyond 1."""
+    steps = walk_steps(config.Skv)
+    return _staircase("rescale_never", config, seed, np.linspace(0.0, 6.0, steps), np.ones(steps))
+
+
+def rescale_alternate(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """Logits rise by 6 exponents a step: one rise is kept, the next passes the threshold, and so on."""
+    steps = walk_steps(config.Skv)
+    return _staircase("rescale_alternate", config, seed, 6.0 * np.arange(steps), np.ones(steps))
+
+
+def rescale_some_rows(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """As `rescale_every`, but for one query in 32 only: a warp rescales for the sake of few of its rows."""
+    base = rescale_every(config, seed=seed)
+    q = base.q.copy()
+    q[:, np.arange(config.Sq) % 32 != 5, :, 0] = 0
+    return Probe("rescale_some_rows", q, base.k, base.v, config.is_causal, None, False)
+
+
+def staircase_falling(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """Logits fall along the walk (rise with the key's index): the first block wins and nothing rescales."""
+    steps = walk_steps(config.Skv)
+    return _staircase("staircase_falling", config, seed, -_STEP * np.arange(steps), np.ones(steps))
+
+
+def jump_last(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """All logits 0 but the last key's, +40; V = 5 there, else 0: O = 5 where that key is visible, else 0."""
+    return _jump("jump_last", config, config.Skv - 1)
+
+
+def jump_first(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """The mirror image: key 0 at +40, reached at the end of the walk. O = 5 on every row that sees a key."""
+    return _jump("jump_first", config, 0)
+
+
+RESCALE_PROBES: dict[str, Callable[[AttentionConfig], Probe]] = {
+    make.__name__: make
+    for make in (
+        rescale_every,
+        rescale_never,
+        rescale_alternate,
+        rescale_some_rows,
+        staircase_falling,
+        jump_last,
+        jump_first,
+    )
+}
+"""Name -> function, for every probe of this module."""
+
+
+def _staircase(name: str, config: AttentionConfig, seed: int, exponents: Array, v_scale: Array) -> Probe:
+    """Noise, plus the given base-2 exponents and factors on V per step of the walk."""
+    rng = np.random.default_rng(seed)
+    shape_kv = (config.B, config.Skv, config.Hkv, config.D)
+    q = _NOISE * rng.standard_normal((config.B, config.Sq, config.Hq, config.D))
+    k = _NOISE * rng.standard_normal(shape_kv)
+    step = walk_steps(config.Skv) - 1 - np.arange(config.Skv) // KEYS_PER_BLOCK
+    unit = _Q_LEVEL * config.softmax_scale * math.log2(math.e)
+    q[..., 0] = _Q_LEVEL
+    k[..., 0] = (exponents[step] / unit)[None, :, None]
+    v = rng.standard_normal(shape_kv) * v_scale[step][None, :, None, None]
+    q, k, v = q.astype(np.float16), k.astype(np.float16), v.astype(np.float16)
+    return Probe(name, q, k, v, config.is_causal, None, False)
+
+
+def _jump(name: str, config: AttentionConfig, key: int) -> Probe:
+    q = np.ones((config.B, config.Sq, config.Hq, config.D), np.float16)
+    k = np.zeros((config.B, config.Skv, config.Hkv, config.D), np.float16)
+    v = np.zeros_like(k)
+    k[:, key] = 40 / (config.D * config.softmax_scale)
+    v[:, key] = 5
+    sees = visible_keys(config.Sq, config.Skv, config.is_causal) > key
+    expected = np.broadcast_to(5.0 * sees[None, :, None, None], q.shape)
+    return Probe(name, q, k, v, config.is_causal, expected, True)

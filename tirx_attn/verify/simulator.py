@@ -1,0 +1,208 @@
+"""Run generated PrimFuncs on the simulator: numbers, synccheck, racecheck. No GPU.
+
+Everything runs in one child process that stays alive between calls. It keeps compiled kernels loaded, so that
+many inputs on one PrimFunc cost one build per kind of run, and it is ended with all its own children when a
+call passes its time limit. Nothing is set in this process's environment.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tirx_attn.verify.binding import bind, output_names
+from tirx_attn.verify.process import (
+    Notes,
+    SimulatorProcess,
+    require_simulator,
+)
+from tirx_attn.verify.reference import Array
+
+KINDS = ("run", "synccheck", "racecheck")
+"""Each kind has its own compiled form of a kernel."""
+
+DEFAULT_LIMIT = 600.0
+"""Seconds for one call with its build. The first build of each kind on a machine takes minutes."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Outputs of one simulated launch.
+
+    Attributes:
+        outputs: name of the parameter -> array.
+        verdict: "clean", or "review" where the launch read memory that nothing had written.
+        findings: (kind, message) behind a verdict of review.
+        seconds, build_seconds: wall time of the launch and of the build before it (0 when already loaded).
+    """
+
+    outputs: Mapping[str, Array]
+    verdict: str
+    findings: tuple[tuple[str, str], ...]
+    seconds: float
+    build_seconds: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """Verdict of one checker on one launch.
+
+    Attributes:
+        checker: "synccheck" or "racecheck".
+        verdict: "clean", "review", "incomplete" or "error".
+        findings: (kind, message) of each finding.
+        seconds, build_seconds: wall time of the check and of the build before it (0 when already loaded).
+    """
+
+    checker: str
+    verdict: str
+    findings: tuple[tuple[str, str], ...]
+    seconds: float
+    build_seconds: float
+
+    @property
+    def clean(self) -> bool:
+        return self.verdict == "clean"
+
+
+def run(func: Any, arrays: Mapping[str, Any], *, time_limit: float = DEFAULT_LIMIT, notes: Notes | None = None) -> Run:
+    """Launch a PrimFunc on the simulator.
+
+    Args:
+        func: `tvm.tirx.PrimFunc` with a static grid.
+        arrays: parameter name -> NumPy array or scalar. A buffer parameter that is not named is an output: it
+            is allocated, filled with NaN, and returned. The arrays given are not changed.
+        time_limit: seconds for the call, builds included.
+        notes: called with progress.
+
+    Raises:
+        TypeError, ValueError: an array that does not fit its parameter.
+        SimulatorUnavailable: simulator or Rust compiler missing.
+        SimulatorError: the simulator's own error, with its text.
+        TimeoutError: the limit passed; the child process is gone, the next call starts another.
+    """
+    answer = _ask("run", func, bind(func, arrays), time_limit, notes)
+    outputs = {name: answer["outputs"][name] for name in output_names(func) if name not in arrays}
+    return Run(outputs, answer["verdict"], _findings(answer), answer["seconds"], answer["build_seconds"])
+
+
+def synccheck(
+    func: Any, arrays: Mapping[str, Any], *, time_limit: float = DEFAULT_LIMIT, notes: Notes | None = None
+) -> Check:
+    """Check the synchronisation of one launch: deadlocks, counts, phases. Arguments and errors as `run`."""
+    return _check("synccheck", func, arrays, time_limit, notes)
+
+
+def racecheck(
+    func: Any, arrays: Mapping[str, Any], *, time_limit: float = DEFAULT_LIMIT, notes: Notes | None = None
+) -> Check:
+    """Check one launch for accesses that no synchronisation orders. Arguments and errors as `run`."""
+    return _check("racecheck", func, arrays, time_limit, notes)
+
+
+def build(
+    func: Any, *, kinds: Iterable[str] = KINDS, time_limit: float = DEFAULT_LIMIT, notes: Notes | None = None
+) -> dict[str, float]:
+    """Build the compiled forms ahead of the calls that use them.
+
+    Returns:
+        Kind -> seconds. `time_limit` holds for each kind.
+    """
+    seconds = {}
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"kinds contains {kind!r}: allowed are {', '.join(KINDS)}")
+        seconds[kind] = float(_ask(f"build:{kind}", func, {}, time_limit, notes)["build_seconds"])
+    return seconds
+
+
+def close() -> None:
+    """End the child process; the next call starts another. Builds stay in the simulator's disk cache."""
+    if _state.worker is not None:
+        _state.worker.close()
+        _state.worker = None
+
+
+def _check(checker: str, func: Any, arrays: Mapping[str, Any], time_limit: float, notes: Notes | None) -> Check:
+    answer = _ask(checker, func, bind(func, arrays), time_limit, notes)
+    return Check(checker, answer["verdict"], _findings(answer), answer["seconds"], answer["build_seconds"])
+
+
+def _findings(answer: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(kind), str(message)) for kind, message in answer["findings"])
+
+
+@dataclass
+class _State:
+    worker: SimulatorProcess | None = None
+
+
+_state = _State()
+
+
+def _ask(kind: str, func: Any, arrays: dict[str, Any], time_limit: float, notes: Notes | None) -> dict[str, Any]:
+    if not time_limit > 0:
+        raise ValueError(f"time_limit={time_limit}: allowed are positive seconds")
+    return _worker().ask(kind, func, arrays, time_limit, notes)
+
+
+def _worker() -> SimulatorProcess:
+    if _state.worker is None or not _state.worker.alive:
+        close()
+        _state.worker = SimulatorProcess()
+    return _state.worker
+
+
+atexit.register(close)
+
+
+def simulate(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    causal: bool = False,
+    schedule: Any = None,
+    time_limit: float = DEFAULT_LIMIT,
+    notes: Notes | None = None,
+) -> Array:
+    """Attention by the generated Blackwell kernel on the simulator.
+
+    Args:
+        q: [B, Sq, Hq, 128] fp16. k, v: [B, Skv, Hkv, 128] fp16.
+        causal: bottom-right aligned causal mask.
+        schedule: `tirx_attn.Schedule` to use; the default for the problem unless given.
+
+    Returns:
+        o [B, Sq, Hq, 128] in q's dtype.
+
+    Raises:
+        TypeError, ValueError: an argument that does not fit, before anything is compiled.
+        Others as `run`.
+    """
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{name} is {type(array).__name__}: allowed are NumPy arrays")
+        if array.dtype != np.float16:
+            raise TypeError(f"{name} has dtype {array.dtype}: allowed is float16")
+        if array.ndim != 4:
+            raise ValueError(f"{name} has shape {array.shape}: allowed are four dimensions [B, S, H, D]")
+    if k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
+        raise ValueError(f"k has shape {k.shape}: allowed are B={q.shape[0]} and D={q.shape[3]}, as in q")
+    if v.shape != k.shape:
+        raise ValueError(f"v has shape {v.shape}: allowed is the shape of k, {k.shape}")
+    from tirx_attn.config import AttentionConfig
+
+    batches, sq, hq, d = q.shape
+    config = AttentionConfig(batches, sq, k.shape[1], hq, k.shape[2], d, causal)
+    require_simulator()
+    from tirx_attn.kernel import get_flash_attention4_kernel
+
+    func = get_flash_attention4_kernel(
+        config.B, config.Sq, config.Skv, config.Hq, config.Hkv, config.D, config.is_causal, schedule=schedule
+    )
+    return run(func, {"Q": q, "K": k, "V": v}, time_limit=time_limit, notes=notes).outputs["O"]
