@@ -1,9 +1,11 @@
-"""The kernel: who exists, what is allocated, who does what. The roles are in roles/, the waits in barriers/protocol.py."""
+"""The kernel: who exists, what is allocated, who does what. Roles are in roles/, waits in barriers/protocol.py."""
 
 from __future__ import annotations
 
 from tvm.script import tirx as T
 
+from tirx_attn.barriers import PROTOCOL_ATTRIBUTE
+from tirx_attn.barriers.render import declaration
 from tirx_attn.config import AttentionConfig
 from tirx_attn.roles.context import DTYPE, Context
 from tirx_attn.roles.correction import correction_role
@@ -80,4 +82,4 @@ def build_kernel(plan: Plan):
         T.cuda.cta_sync()
         ctx.tmem.dealloc()
 
-    return flash_attention4
+    return flash_attention4.with_attr(PROTOCOL_ATTRIBUTE, declaration(plan))

@@ -7,6 +7,7 @@ Phase convention: a wait names the parity of the phase that must complete. A cur
 from __future__ import annotations
 
 from tvm.script import tirx as T
+from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.lang.pipeline import MBarrier, PipelineState, TCGen05Bar, TMABar
 
 from tirx_attn.barriers.protocol import Edge, Kind, Protocol
@@ -55,6 +56,8 @@ class Barriers:
             else:
                 barrier = _OBJECTS[edge.kind](pool, edge.stages)
                 barrier.init(edge.count)
+                # TVM names the fields of an MBarrier by itself, but not those of its subclasses.
+                IRBuilder.name(buffer_name(edge.name), barrier.buf)
             setattr(self, attribute(edge.name), barrier)
 
     def cursor(self, name: str, depth: int = 1, stage=0):
@@ -79,3 +82,8 @@ class Barriers:
 def attribute(edge_name: str) -> str:
     """Attribute of Barriers that holds an edge."""
     return edge_name.replace(".", "_")
+
+
+def buffer_name(edge_name: str) -> str:
+    """Name of an edge's mbarrier words in the PrimFunc and in the generated CUDA."""
+    return f"ctx_barriers_{attribute(edge_name)}_buf"

@@ -7,6 +7,8 @@ Writes:  p_tmem, mailbox (and o_smem where it owns the epilogue).
 
 from __future__ import annotations
 
+from typing import Any
+
 from tvm.script import tirx as T
 from tvm.script.tirx import tile as Tx
 from tvm.tirx.layout import tcgen05_atom_layout
@@ -16,7 +18,6 @@ from tirx_attn.roles import rowmath
 from tirx_attn.roles.context import DTYPE
 from tirx_attn.roles.epilogue import Epilogue
 from tirx_attn.schedule.schedule import FRAGMENT_COLUMNS
-
 
 PIECES = TILE_KEYS // FRAGMENT_COLUMNS
 
@@ -58,7 +59,7 @@ class Softmax:
         self.stagger = ctx.plan.schedule.stagger
         self.s_ready = ctx.barriers.cursor("s_ready")
         self.mailbox_free = ctx.barriers.cursor("softmax_corr.empty")
-        self.turn = ctx.barriers.cursor("exp_turn", stage=self.stage) if self.stagger else None
+        self.turn: Any = ctx.barriers.cursor("exp_turn", stage=self.stage) if self.stagger else None
         self.state = RowState()
         # The thread's row, and the same registers as the warpgroup's fragment of the tile.
         layout = tcgen05_atom_layout("32x32b", (TILE_ROWS, TILE_KEYS), "float32")
@@ -206,4 +207,5 @@ def softmax_role(ctx):
         else:
             if row.owns_epilogue:
                 epilogue.write_zeros(row.stage)
+        epilogue.next_task(key_blocks > 0)
         task.next_tile()

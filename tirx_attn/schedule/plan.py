@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 from tirx_attn.config import TILE_KEYS, TILE_ROWS, AttentionConfig
 from tirx_attn.schedule.schedule import Schedule
@@ -101,6 +102,10 @@ class TmemPlan:
     p: tuple[Region, ...]
     o: tuple[Region, ...]
     columns: int
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return (*self.s, *self.p, *self.o)
 
 
 @dataclass(frozen=True)
@@ -209,6 +214,25 @@ class Plan:
     def tile_bytes(self) -> int:
         """Bytes of one Q, K, V or O tile: what one TMA load of a full box brings, in-bounds or not."""
         return TILE_ROWS * self.config.D * ELEMENT_BYTES
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON-able data: problem, schedule, launch, roles, memory maps."""
+        return {
+            "config": asdict(self.config),
+            "schedule": asdict(self.schedule),
+            "target": asdict(self.target),
+            "launch": {
+                "grid": self.grid,
+                "threads": self.warps.threads,
+                "tasks": self.tasks,
+                "m_blocks": self.tiles.m_blocks,
+                "persistent": self.is_persistent,
+                "l2_heads": self.l2_heads,
+            },
+            "roles": [asdict(role) for role in self.warps.roles],
+            "smem": {"bytes": self.smem.size, "regions": [asdict(region) for region in self.smem.regions]},
+            "tmem": {"columns": self.tmem.columns, "regions": [asdict(region) for region in self.tmem.regions]},
+        }
 
 
 def make_plan(config: AttentionConfig, schedule: Schedule | None = None, target: Target = B200) -> Plan:

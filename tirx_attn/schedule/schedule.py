@@ -60,7 +60,7 @@ class Schedule:
                 _require_int(field.name, value)
         first, *rest = self.pv_split
         if len(rest) != 1 or sum(self.pv_split) != TILE_KEYS or first <= 0 or rest[0] <= 0 or first % FRAGMENT_COLUMNS:
-            _refuse("pv_split", self.pv_split, f"two positive multiples of {FRAGMENT_COLUMNS} that add up to {TILE_KEYS}")
+            _refuse("pv_split", self.pv_split, f"two positive multiples of {FRAGMENT_COLUMNS}, in sum {TILE_KEYS}")
         if self.epilogue_owner not in EPILOGUE_OWNERS:
             _refuse("epilogue_owner", self.epilogue_owner, " and ".join(map(repr, EPILOGUE_OWNERS)))
         if self.statistics not in STATISTICS:
@@ -75,7 +75,7 @@ class Schedule:
         if isinstance(self.rescale_threshold, bool) or not isinstance(self.rescale_threshold, (int, float)):
             raise TypeError(f"rescale_threshold={self.rescale_threshold!r}: allowed values are numbers from 0 to 8")
         if not 0 <= self.rescale_threshold <= 8:
-            _refuse("rescale_threshold", self.rescale_threshold, "numbers from 0 to 8 (weights stay below 2**8 in fp16)")
+            _refuse("rescale_threshold", self.rescale_threshold, "numbers from 0 to 8 (weights stay below 2**8)")
         if self.rescale_columns not in (16, 32, 64):
             _refuse("rescale_columns", self.rescale_columns, "16, 32 and 64")
         for name in ("softmax_registers", "correction_registers", "issue_registers"):
