@@ -78,7 +78,7 @@ def build_kernel(plan: Plan):
             elif ctx.warp == STORE.warp:
                 store_role(ctx)
 
-        T.ptx.tcgen05.fence__before_thread_sync()
+        # No tcgen05 fence: each role has published its last access to TMEM before its last arrival.
         T.cuda.cta_sync()
         ctx.tmem.dealloc()
 

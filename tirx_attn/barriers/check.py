@@ -16,7 +16,7 @@ from tirx_attn.barriers.checker.declared import Declared, check_executed
 from tirx_attn.barriers.checker.machine import Fatal, Machine
 from tirx_attn.barriers.checker.memory import Finding
 from tirx_attn.barriers.checker.tir import walk
-from tirx_attn.barriers.checker.translate import Skeleton, extract
+from tirx_attn.barriers.checker.translate import extract
 
 EVENT_LIMIT = 2_000_000
 """A play that has not ended by then is reported as a hang."""
@@ -80,7 +80,7 @@ def check(func: Any, *, ctas: Iterable[int] | None = None, limit: int = EVENT_LI
         for branch, taken in RESCALES.items():
             machine = Machine(skeleton, declared.role_of, taken, declared.edge_name, declared.barrier_name)
             machines.append(machine)
-            _play(machine, declared, skeleton, cta, branch, limit, report)
+            _play(machine, declared, cta, branch, limit, report)
             if report.findings:
                 break
         if report.findings or sum(events for _, _, events in report.plays) > EVENTS_PER_CTA:
@@ -104,9 +104,7 @@ def _ctas(func: Any) -> list[int]:
     return [0]
 
 
-def _play(
-    machine: Machine, declared: Declared, skeleton: Skeleton, cta: int, branch: str, limit: int, report: Report
-) -> None:
+def _play(machine: Machine, declared: Declared, cta: int, branch: str, limit: int, report: Report) -> None:
     try:
         ended = machine.play(cta, limit)
         if not ended:
@@ -117,19 +115,17 @@ def _play(
     report.plays.append((cta, branch, machine.events))
     for finding in machine.findings:
         if finding.kind == "race":
-            _name_edge(finding, declared, skeleton)
+            _name_edge(finding, declared, machine)
         finding.message += f"\n  in CTA {cta}, {branch}"
     report.findings += machine.findings
 
 
-def _name_edge(finding: Finding, declared: Declared, skeleton: Skeleton) -> None:
-    """Say which edge should have ordered a race: the next one from the first role to the second after the access."""
+def _name_edge(finding: Finding, declared: Declared, machine: Machine) -> None:
+    """Say which edge should have ordered a race: the first on which the first role arrived after its access."""
     first, second = finding.roles
     candidates = declared.between(first, second)
-    later = [
-        site.edge for site in skeleton.sites[finding.sites[0] :] if site.is_arrival and site.edge in candidates
-    ]
-    attribute = later[0] if later else candidates[0] if candidates else ""
+    later = (edge for step, role, edge in machine.log if step > finding.step and role == first and edge in candidates)
+    attribute = next(later, candidates[0] if candidates else "")
     if attribute:
         finding.edge = declared.edge_name(attribute)
         finding.message = f"{finding.edge}: {finding.message}"

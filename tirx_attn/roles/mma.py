@@ -16,8 +16,11 @@ from tirx_attn.schedule.plan import Q_STAGES
 
 @T.inline
 def issue_qk(ctx, stage, k_slot):
-    """S of a stage = its Q tile times the K tile of a slot. The operands' full barriers have been waited for."""
-    T.ptx.tcgen05.fence__after_thread_sync()
+    """S of a stage = its Q tile times the K tile of a slot. The operands' full barriers have been waited for.
+
+    No tcgen05 fence: TMA completes in the async proxy, as the MMA reads. That S has been read is known since the PV
+    that was issued before.
+    """
     Tx.warp.gemm_async(
         ctx.s_tmem[:, stage * TILE_KEYS : (stage + 1) * TILE_KEYS],
         ctx.q_smem[stage, :, :],

@@ -142,7 +142,7 @@ def _users(declared: Declared, machine: Machine) -> Iterator[Finding]:
     for key, role in machine.waits:
         edge = declared.edge_of_key(key)
         waiting.setdefault(edge["name"] if edge else key, set()).add(role.split()[0])
-    for attribute, edge in declared.edges.items():
+    for attribute, edge in declared.edges.items() if machine.ended else ():
         used = edge["kind"] != NAMED and any(machine.slots[attribute, i].phase for i in range(edge["slots"]))
         for role in _consumers(edge) - waiting.get(edge["name"], set()) if used else ():
             yield Finding("table", edge["name"], role, f"{edge['name']}: {role} never waits for it, as it declares")

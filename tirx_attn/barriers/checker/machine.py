@@ -28,6 +28,7 @@ class Slot:
     count: int = 0
     pending: int = 0
     bytes: int = 0
+    born: tuple[int, int] = (0, 0)
     phase: int = 0
     clock: Any = None
     published: Any = None
@@ -77,6 +78,8 @@ class Machine(Memory):
         self.expected: dict[str, set[int]] = {}
         self.arrivals: dict[tuple[str, str], set[int]] = {}
         self.waits: dict[tuple[str, str], set[int]] = {}
+        self.log: list[tuple[int, str, str]] = []
+        """(step, role, edge attribute) of every arrival on an mbarrier."""
         self.inits_fenced = False
         self.ended = False
         self.blocked: dict[int, tuple[Any, ...]] = {}
@@ -97,26 +100,41 @@ class Machine(Memory):
                 next(programs[warp])
             except StopIteration:
                 done += 1
+            else:
+                if warp not in self.blocked:
+                    self.ready.append(warp)
             if self.events > limit:
                 raise Fatal(f"no end after {limit} events")
         self.ended = done == WARPS
         return self.ended
 
-    def _wake(self, target: Any) -> None:
-        for warp, wanted in self.blocked.items():
-            if wanted[0] == target and warp not in self.ready:
-                self.ready.append(warp)
+    def _wake(self, target: Any) -> bool:
+        """Let go on who waits for `target`. True where someone does: the caller then lets them go first."""
+        woken = [warp for warp, wanted in self.blocked.items() if wanted[0] == target and warp not in self.ready]
+        self.ready.extend(woken)
+        return bool(woken)
 
     # -- mbarriers --------------------------------------------------------------------------------------------------
 
     def init(self, warp: int, edge: str, slot: int, count: int) -> None:
-        self.tick(warp)
-        self.slots[edge, slot] = Slot(count, count, clock=np.zeros(SIZE, np.int64))
+        self.slots[edge, slot] = Slot(count, count, clock=np.zeros(SIZE, np.int64), born=(warp, self.tick(warp)))
 
     def fence_init(self, warp: int) -> None:
-        self.inits_fenced |= warp == 0
+        self.inits_fenced |= warp == 0 and not self.named
+
+    def _need_init(self, warp: int, edge: str, slot: int, site: int) -> None:
+        state = self.slots[edge, slot]
+        if self.seen[warp][state.born[0]] < max(1, state.born[1]):
+            role, name = self.role_of(warp), self.edge_name(edge)
+            self.report(
+                "allocation", name, role,
+                f"{name}[{slot}]: {role} uses it before its mbarrier.init is known to be done: {self.sites[site]}",
+                site,
+            )  # fmt: skip
+            raise Fatal(name)
 
     def wait(self, warp: int, edge: str, slot: int, parity: int, site: int) -> bool:
+        self._need_init(warp, edge, slot, site)
         state = self.slots[edge, slot]
         before = state.waited.get(warp)
         last = before[0] if before else (-2 if parity else -1)
@@ -144,26 +162,28 @@ class Machine(Memory):
     def _learn(self, warp: int, clock: Any) -> None:
         np.maximum(self.seen[warp], clock, out=self.seen[warp])
 
-    def arrive(self, warp: int, edge: str, slot: int, count: int, site: int) -> None:
+    def arrive(self, warp: int, edge: str, slot: int, count: int, site: int) -> bool:
         self.tick(warp)
-        self._arrive(warp, edge, slot, count, self.seen[warp], site)
+        return self._arrive(warp, edge, slot, count, self.seen[warp], site)
 
-    def expect(self, warp: int, edge: str, slot: int, lanes: int, size: int, site: int) -> None:
+    def expect(self, warp: int, edge: str, slot: int, lanes: int, size: int, site: int) -> bool:
         self.tick(warp)
         self.slots[edge, slot].bytes += size * lanes
         self.expected.setdefault(edge, set()).add(size * lanes)
-        self._arrive(warp, edge, slot, lanes, self.seen[warp], site)
+        return self._arrive(warp, edge, slot, lanes, self.seen[warp], site)
 
-    def commit(self, warp: int, edge: str, slot: int, count: int, site: int) -> None:
+    def commit(self, warp: int, edge: str, slot: int, count: int, site: int) -> bool:
         self.tick(warp)
         clock = np.maximum(self.pipes[warp], self.seen[warp])
         clock[TCGEN:] = self.pipes[warp][TCGEN:]
-        self._arrive(warp, edge, slot, count, clock, site)
+        return self._arrive(warp, edge, slot, count, clock, site)
 
-    def _arrive(self, warp: int, edge: str, slot: int, count: int, clock: Any, site: int) -> None:
+    def _arrive(self, warp: int, edge: str, slot: int, count: int, clock: Any, site: int) -> bool:
+        self._need_init(warp, edge, slot, site)
         state, role = self.slots[edge, slot], self.role_of(warp)
         name = self.edge_name(edge)
         self.arrivals.setdefault((edge, role), set()).add(site)
+        self.log.append((self.events, role, edge))
         state.arrived[warp] = state.arrived.get(warp, 0) + count
         state.pending -= count
         if state.pending < 0:
@@ -179,12 +199,12 @@ class Machine(Memory):
             )  # fmt: skip
             raise Fatal(name)
         np.maximum(state.clock, clock, out=state.clock)
-        self._complete(edge, slot, site)
+        return self._complete(edge, slot, site)
 
-    def _complete(self, edge: str, slot: int, site: int) -> None:
+    def _complete(self, edge: str, slot: int, site: int) -> bool:
         state = self.slots[edge, slot]
         if state.pending or state.bytes:
-            return
+            return False
         name = self.edge_name(edge)
         for warp, (phase, stamp, waited_at) in state.waited.items():
             if phase == state.phase - 1 and state.clock[warp] < stamp:
@@ -199,11 +219,11 @@ class Machine(Memory):
         state.clock = np.zeros(SIZE, np.int64)
         state.pending, state.phase = state.count, state.phase + 1
         state.arrived = {}
-        self._wake((edge, slot))
+        return self._wake((edge, slot))
 
     # -- named barriers ---------------------------------------------------------------------------------------------
 
-    def bar_arrive(self, warp: int, number: int, threads: int, lanes: int, site: int, waits: bool) -> None:
+    def bar_arrive(self, warp: int, number: int, threads: int, lanes: int, site: int, waits: bool) -> bool:
         stamp = self.tick(warp)
         bar = self.named.setdefault(number, Named(clock=np.zeros(SIZE, np.int64)))
         name, role = self.barrier_name(number), self.role_of(warp)
@@ -211,6 +231,7 @@ class Machine(Memory):
             self.waits.setdefault((f"#{number}", role), set()).add(site)
         else:
             self.arrivals.setdefault((f"#{number}", role), set()).add(site)
+            self.log.append((self.events, role, self.barrier_name(number).split("[")[0].replace(".", "_")))
         if bar.here and bar.threads != threads:
             self.report(
                 "table", name, role,
@@ -241,11 +262,12 @@ class Machine(Memory):
                 site,
             )  # fmt: skip
             raise Fatal(name)
-        if bar.here == threads:
-            bar.published, bar.clock = bar.clock, np.zeros(SIZE, np.int64)
-            bar.passed, bar.members = {}, {}
-            bar.here, bar.generation = 0, bar.generation + 1
-            self._wake(("#", number))
+        if bar.here < threads:
+            return False
+        bar.published, bar.clock = bar.clock, np.zeros(SIZE, np.int64)
+        bar.passed, bar.members = {}, {}
+        bar.here, bar.generation = 0, bar.generation + 1
+        return self._wake(("#", number))
 
     def bar_passed(self, warp: int, number: int, site: int) -> bool:
         bar = self.named[number]

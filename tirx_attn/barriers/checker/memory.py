@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tirx_attn.barriers.checker.tir import TMEM_QUARTERS
+from tirx_attn.barriers.checker.tir import TMEM_CELL_COLUMNS, TMEM_QUARTERS
 from tirx_attn.barriers.checker.translate import Skeleton
 
 WARPS = 16
@@ -38,14 +38,14 @@ class Finding:
         edge: edge at fault ("" where none is).
         role: role at fault.
         message: the counterexample; its first line names edge, role, wait or access, slot and phase.
-        sites, roles: of a race, the two accesses and who made them.
+        step, roles: of a race, when the first access was made, and who made the two.
     """
 
     kind: str
     edge: str
     role: str
     message: str
-    sites: tuple[int, int] = (0, 0)
+    step: int = 0
     roles: tuple[str, str] = ("", "")
 
     def to_dict(self) -> dict[str, str]:
@@ -67,11 +67,13 @@ class Memory:
         """Per warp: the TMEM accesses that its tcgen05 operations come after."""
         self.pipes = [np.zeros(SIZE, np.int64) for _ in range(WARPS)]
         self.issued = np.zeros(SIZE, np.int64)
-        self.cells: dict[Any, tuple[tuple[int, int, int] | None, dict[int, tuple[int, int]]]] = {}
-        """cell -> (unit, number, site) of the last write; unit -> (number, site) of the reads since."""
+        self.cells: dict[Any, tuple[tuple[int, int, int, int] | None, dict[int, tuple[int, int, int]]]] = {}
+        """cell -> (unit, number, site, step) of the last write; unit -> (number, site, step) of the reads since."""
         self.loading: list[set[str]] = [set() for _ in range(WARPS)]
         self.tma_units: dict[tuple[str, int], int] = {}
         self.allocated = False
+        self.born = (0, 0)
+        """Warp that allocated tensor memory, and when."""
 
     def report(self, kind: str, edge: str, role: str, message: str, identity: Any) -> None:
         """Add a finding, once for each kind, edge and place."""
@@ -89,28 +91,31 @@ class Memory:
     def _access(
         self, cells: Any, unit: int, number: int, clock: Any, is_write: bool, is_async: bool, site: int
     ) -> None:
+        step = self.events
         for cell in cells:
             last, reads = self.cells.get(cell) or (None, {})
             if last is not None:
-                by, at, where = last
+                by, at, where, when = last
                 if clock[by + ASYNC if is_async and by < WARPS else by] < at:
-                    self._race(cell, by, where, unit, site)
+                    self._race(cell, by, where, when, unit, site)
             if is_write:
-                for by, (at, where) in reads.items():
+                for by, (at, where, when) in reads.items():
                     if clock[by] < at:
-                        self._race(cell, by, where, unit, site)
-                self.cells[cell] = ((unit, number, site), {})
+                        self._race(cell, by, where, when, unit, site)
+                self.cells[cell] = ((unit, number, site, step), {})
             else:
-                reads[unit] = (number, site)
+                reads[unit] = (number, site, step)
                 self.cells[cell] = (last, reads)
 
-    def _race(self, cell: Any, by: int, where: int, unit: int, site: int) -> None:
+    def _race(self, cell: Any, by: int, where: int, when: int, unit: int, site: int) -> None:
         first, second = self.unit_role(by), self.unit_role(unit)
         if ("race", where, site) not in self.reported:
             self.reported.add(("race", where, site))
             a, b = self.sites[where], self.sites[site]
-            message = f"{a.text} by {first}, then {b.text} by {second}, are not ordered ({a.where}; {b.where})"
-            self.findings.append(Finding("race", "", second, message, (where, site), (first, second)))
+            column = cell[1] // TMEM_QUARTERS * TMEM_CELL_COLUMNS
+            place = f"TMEM column {column}" if cell[0] == "t" else f"byte {cell[1]}"
+            message = f"{a.text} by {first}, then {b.text} by {second}, not ordered, at {place} ({a.where}; {b.where})"
+            self.findings.append(Finding("race", "", second, message, when, (first, second)))
 
     def unit_role(self, unit: int) -> str:
         """Role whose warp made an access."""
@@ -149,10 +154,13 @@ class Memory:
         return clock
 
     def _need_tmem(self, warp: int, site: int) -> None:
-        if not self.allocated:
+        by, at = self.born
+        if not self.allocated or self.seen[warp][by] < at:
             role = self.role_of(warp)
             self.report(
-                "allocation", "", role, f"tensor memory is not allocated: {self.sites[site]} by {role}", site
+                "allocation", "", role,
+                f"tensor memory is not known to be allocated: {self.sites[site]} by {role}",
+                site,
             )  # fmt: skip
 
     def ld(self, warp: int, first: int, count: int, registers: str, site: int) -> None:
@@ -210,12 +218,11 @@ class Memory:
             )  # fmt: skip
 
     def alloc(self, warp: int, columns: int, site: int) -> None:
-        self.tick(warp)
-        self.allocated = True
+        self.allocated, self.born = True, (warp, self.tick(warp))
 
     def dealloc(self, warp: int, columns: int, site: int) -> None:
         number = self.tick(warp)
         self._need_tmem(warp, site)
-        cells = [cell for cell in self.cells if isinstance(cell, tuple)]
+        cells = [cell for cell in self.cells if cell[0] == "t"]
         self._access(cells, warp, number, self.seen[warp], True, False, site)
         self.allocated = False

@@ -40,20 +40,20 @@ def _mbarrier(t: Any, node: Any) -> tuple[str, str]:
 
 def _wait(t: Any, s: Any, call: Any, lanes: int) -> None:
     edge, slot = _mbarrier(t, call.args[0])
-    site = t.site(f"wait on {edge}", s, edge)
+    site = t.site(f"wait on {edge}", s)
     t.emit(f"while not m.wait(warp, {edge!r}, {slot}, {t.expression(call.args[1])}, {site}): yield")
 
 
 def _arrive(t: Any, s: Any, call: Any, lanes: int) -> None:
     edge, slot = _mbarrier(t, call.args[0])
-    site = t.site(f"arrive on {edge}", s, edge, True)
-    t.emit(f"m.arrive(warp, {edge!r}, {slot}, {lanes} * {t.expression(call.args[1])}, {site})")
+    site = t.site(f"arrive on {edge}", s)
+    t.emit(f"if m.arrive(warp, {edge!r}, {slot}, {lanes} * {t.expression(call.args[1])}, {site}): yield")
 
 
 def _expect(t: Any, s: Any, call: Any, lanes: int) -> None:
     edge, slot = _mbarrier(t, call.args[0])
-    site = t.site(f"expect-tx arrive on {edge}", s, edge, True)
-    t.emit(f"m.expect(warp, {edge!r}, {slot}, {lanes}, {t.expression(call.args[1])}, {site})")
+    site = t.site(f"expect-tx arrive on {edge}", s)
+    t.emit(f"if m.expect(warp, {edge!r}, {slot}, {lanes}, {t.expression(call.args[1])}, {site}): yield")
 
 
 def _init(t: Any, s: Any, call: Any, lanes: int) -> None:
@@ -64,8 +64,8 @@ def _init(t: Any, s: Any, call: Any, lanes: int) -> None:
 def _commit(t: Any, s: Any, call: Any, lanes: int) -> None:
     edge, slot = _mbarrier(t, call.args[0])
     elected = lanes == 1 or "elect_sync" in str(call)
-    site = t.site(f"commit to {edge}", s, edge, True)
-    t.emit(f"m.commit(warp, {edge!r}, {slot}, {1 if elected else WARP}, {site})")
+    site = t.site(f"commit to {edge}", s)
+    t.emit(f"if m.commit(warp, {edge!r}, {slot}, {1 if elected else WARP}, {site}): yield")
 
 
 def _named(method: str) -> Any:
@@ -76,7 +76,7 @@ def _named(method: str) -> Any:
             t.emit(f"m.bar_arrive(warp, {number}, {threads}, {lanes}, {site}, True)")
             t.emit(f"while not m.bar_passed(warp, {number}, {site}): yield")
         else:
-            t.emit(f"m.bar_arrive(warp, {number}, {threads}, {lanes}, {site}, False)")
+            t.emit(f"if m.bar_arrive(warp, {number}, {threads}, {lanes}, {site}, False): yield")
 
     return emit
 

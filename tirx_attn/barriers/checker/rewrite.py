@@ -30,6 +30,8 @@ class Leaf:
         edge: attribute name of the edge whose mbarrier it uses, or "".
         warps: warps that can reach it.
         where: position in the package's source.
+        slots: slots of that edge, 0 without one.
+        block: number of the statement sequence it stands in.
         inside: what encloses it, outermost first: "for", "while", "branch" (on data), "if".
     """
 
@@ -39,32 +41,42 @@ class Leaf:
     edge: str
     warps: tuple[int, ...]
     where: str
+    slots: int
+    block: int
     inside: tuple[str, ...]
 
 
 def leaves(func: Any) -> list[Leaf]:
-    """All leaves of a PrimFunc, in program order."""
+    """All leaves of a PrimFunc, in program order. A leaf that no warp can reach has no warps."""
     found: list[Leaf] = []
     ids: dict[int, str] = {}
+    blocks = iter(range(1 << 30))
 
-    def visit(node: Any, warps: tuple[int, ...], inside: tuple[str, ...]) -> None:
+    def visit(node: Any, warps: tuple[int, ...], inside: tuple[str, ...], block: int) -> None:
         kind = type(node).__name__
         if kind == "ScopeIdDefStmt":
             definition = getattr(node, "def")
             ids[key(definition.def_ids[0])] = SCOPE_IDS[definition.scope]
+        if kind == "Bind" and type(node.value).__name__ == "IntImm":
+            ids[key(node.var)] = str(int(node.value))
         if kind == "IfThenElse":
             yes, no, name = _split(node.condition, warps, ids)
-            visit(node.then_case, yes, (*inside, name))
+            visit(node.then_case, yes, (*inside, name), next(blocks))
             if node.else_case is not None:
-                visit(node.else_case, no, (*inside, name))
+                visit(node.else_case, no, (*inside, name), next(blocks))
         elif children(node):
             loop = [kind.lower()] if kind in ("For", "While") else []
+            if loop:
+                block = next(blocks)
             for child in children(node):
-                visit(child, warps, (*inside, *loop))
+                visit(child, warps, (*inside, *loop), block)
         else:
-            found.append(Leaf(len(found), node, _operator(node), _edge(node), warps, where_of(node), inside))
+            edge, slots = _edge(node)
+            found.append(
+                Leaf(len(found), node, _operator(node), edge, warps, where_of(node), slots, block, inside)
+            )  # fmt: skip
 
-    visit(func.body, tuple(range(WARPS)), ())
+    visit(func.body, tuple(range(WARPS)), (), next(blocks))
     return found
 
 
@@ -78,6 +90,8 @@ def _split(condition: Any, warps: tuple[int, ...], ids: dict[int, str]) -> tuple
         text = str(condition)
         if "thread_rank" in text:
             return (0,), warps, "if"
+        if "elect_sync" in text:
+            return warps, (), "if"
         return warps, warps, "branch" if "any_sync" in text else "if"
 
 
@@ -90,21 +104,24 @@ def _operator(node: Any) -> str:
     return ""
 
 
-def _edge(node: Any) -> str:
-    if type(node).__name__ != "Evaluate":
-        return ""
-    return next((edge for load in loads(node.value) if (edge := edge_of(load.source))), "")
+def _edge(node: Any) -> tuple[str, int]:
+    if type(node).__name__ == "Evaluate":
+        for load in loads(node.value):
+            edge = edge_of(load.source)
+            if edge:
+                return edge, int(load.source.shape[0])
+    return "", 0
 
 
 Edit = Callable[[Any], Sequence[Any]]
 """Takes a leaf's statement, returns the statements that replace it (none drops it)."""
 
 
-def edit(func: Any, edits: dict[int, Edit]) -> Any:
-    """A copy of a PrimFunc with some leaves replaced, by leaf index."""
+def edit(func: Any, edits: dict[int, Edit], branches: dict[int, Callable[[Any], Any]] | None = None) -> Any:
+    """A copy of a PrimFunc with some leaves replaced, and some branch conditions, both by number in program order."""
     from tvm import tirx
 
-    counter = iter(range(1 << 30))
+    counter, branch_counter = iter(range(1 << 30)), iter(range(1 << 30))
 
     def rebuild(node: Any) -> list[Any]:
         kind = type(node).__name__
@@ -120,9 +137,11 @@ def edit(func: Any, edits: dict[int, Edit]) -> Any:
         if kind == "AttrStmt":
             return [tirx.AttrStmt(node.node, node.attr_key, node.value, _join(rebuild(node.body)), node.span)]
         if kind == "IfThenElse":
+            new_condition = (branches or {}).get(next(branch_counter))
+            condition = new_condition(node.condition) if new_condition else node.condition
             yes = _join(rebuild(node.then_case))
             no = _join(rebuild(node.else_case)) if node.else_case is not None else None
-            return [tirx.IfThenElse(node.condition, yes, no, node.span)]
+            return [tirx.IfThenElse(condition, yes, no, node.span)]
         change = edits.get(next(counter))
         return list(change(node)) if change else [node]
 
@@ -137,12 +156,27 @@ def _join(statements: list[Any]) -> Any:
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 
 
-def replace_call(statement: Any, position: int, change: Callable[[Any], Any]) -> Any:
+def with_argument(statement: Any, position: int, change: Callable[[Any], Any]) -> Any:
     """An `Evaluate(call)` with one argument of the call changed."""
-    import tvm
     from tvm import tirx
 
-    call = statement.value
+    return tirx.Evaluate(_with_argument(statement.value, position, change), statement.span)
+
+
+def with_slot(statement: Any, position: int, change: Callable[[Any], Any]) -> Any:
+    """An `Evaluate(call)` whose argument at `position` addresses another slot of the same mbarrier buffer."""
+
+    def address(node: Any) -> Any:
+        if type(node).__name__ == "Call":
+            return _with_argument(node, 0, address)
+        return node.source[change(node.indices[0])]
+
+    return with_argument(statement, position, address)
+
+
+def _with_argument(call: Any, position: int, change: Callable[[Any], Any]) -> Any:
+    import tvm
+
     arguments = list(call.args)
     arguments[position] = change(arguments[position])
-    return tirx.Evaluate(tvm.ir.Call(call.ty, call.op, arguments, call.attrs, call.ty_args, call.span), statement.span)
+    return tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args, call.span, call.ty)

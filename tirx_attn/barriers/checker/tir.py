@@ -49,14 +49,10 @@ class Site:
     Attributes:
         text: what it does, in words.
         where: source position, "roles/mma.py:42".
-        edge: attribute name of the edge it waits for or arrives on, if any.
-        is_arrival: it arrives on the edge.
     """
 
     text: str
     where: str
-    edge: str = ""
-    is_arrival: bool = False
 
     def __str__(self) -> str:
         return f"{self.text} ({self.where})" if self.where else self.text
@@ -86,7 +82,7 @@ class Region:
     def bytes(self) -> int:
         return int(np.prod(self.extents)) * self.item
 
-    def cells(self, starts: tuple[int, ...]) -> tuple[int, ...]:
+    def cells(self, starts: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
         """Numbers of the touched cells. A swizzle permutes bytes inside a cell, so it does not matter here."""
         return _cells(self, starts)
 
@@ -97,7 +93,7 @@ TILE_CELL_BYTES = 4096
 
 
 @lru_cache(maxsize=4096)
-def _cells(region: Region, starts: tuple[int, ...]) -> tuple[int, ...]:
+def _cells(region: Region, starts: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
     grid = np.meshgrid(
         *(np.arange(start, start + extent) for start, extent in zip(starts, region.extents, strict=True)), indexing="ij"
     )
@@ -111,7 +107,7 @@ def _cells(region: Region, starts: tuple[int, ...]) -> tuple[int, ...]:
     size = int(np.prod(region.shape)) * region.item
     cell = TILE_CELL_BYTES if size >= TILE_CELL_BYTES else CELL_BYTES
     addresses = (region.offset + offset) * region.item
-    return tuple(int(c) * cell for c in np.unique(addresses // cell))
+    return tuple(("s", int(c) * cell) for c in np.unique(addresses // cell))
 
 
 def shared_region(buffer: Any, extents: tuple[int, ...]) -> Region:

@@ -147,8 +147,8 @@ class _Translator:
                 self.emit(line)
         return bool(inner) and not reads_only
 
-    def site(self, text: str, statement: Any, edge: str = "", is_arrival: bool = False) -> int:
-        self.sites.append(Site(text, where_of(statement), edge, is_arrival))
+    def site(self, text: str, statement: Any) -> int:
+        self.sites.append(Site(text, where_of(statement)))
         return len(self.sites) - 1
 
     def statement(self, node: Any, lanes: int) -> None:

@@ -1,0 +1,66 @@
+"""docs/barriers.md, made from the protocol: `python -m tirx_attn.barriers.page > docs/barriers.md` writes it again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tirx_attn.barriers.protocol import Protocol, protocol
+from tirx_attn.barriers.render import to_markdown, to_mermaid
+from tirx_attn.config import AttentionConfig
+from tirx_attn.schedule import Schedule, make_plan
+
+_INTRODUCTION = """\
+# Barriers
+
+Generated from `tirx_attn/barriers/protocol.py` by `python -m tirx_attn.barriers.page > docs/barriers.md`; a test
+holds the two together. Do not edit.
+
+An edge runs from the roles that arrive to the roles that wait. Its *count* is the number of arrivals that complete a
+phase, derived from the threads of the roles; `x2` is a slot for each of the two query tiles of a task, more are the
+slots of the K/V ring, or the pairs of warps of a hardware named barrier. *At start* says what lets the first wait of
+a kernel pass: a role that arrives once before its first task, a slot that is free from the beginning, or nothing (the
+producer comes first). [dataflow.md](dataflow.md) tells the story that the edges belong to.
+
+- **TMA mbarrier**: completes when the load warp has arrived and the bytes it announced have come.
+- **tcgen05 mbarrier**: completes when the MMAs issued before its commit have.
+- **mbarrier**: every thread arrives.
+- **hardware named barrier**: arriving and waiting threads both count.
+"""
+
+_VARIANTS: dict[str, dict[str, Any]] = {
+    'statistics="collective"': {"statistics": "collective"},
+    "stagger=True": {"stagger": True},
+    "kv_stages=2": {"kv_stages": 2},
+}
+"""Knobs that change rows, by the text that sets them."""
+
+
+def page() -> str:
+    """docs/barriers.md: the tables of the tuned schedules, and the rows that knobs change. Lengths do not matter."""
+    plans = {
+        "Non-causal": make_plan(AttentionConfig(1, 256, 256, 1, 1, 128)),
+        "Causal": make_plan(AttentionConfig(1, 256, 256, 1, 1, 128, is_causal=True)),
+    }
+    parts = [_INTRODUCTION]
+    for title, plan in plans.items():
+        table = protocol(plan)
+        parts.append(
+            f"## {title}\n\n`{_owner(plan.schedule)}`: {table.mbarriers} mbarriers, {table.named_barriers} hardware "
+            f"named barriers.\n\n{to_markdown(table)}\n```mermaid\n{to_mermaid(table)}```\n"
+        )
+    parts.append("## Rows that knobs change\n\nOf the non-causal table.\n")
+    base = plans["Non-causal"]
+    for text, change in _VARIANTS.items():
+        table = protocol(make_plan(base.config, replace(base.schedule, **change), base.target))
+        changed = tuple(edge for edge in table.edges if edge not in protocol(base).edges)
+        parts.append(f"### {text}\n\n{to_markdown(Protocol(changed))}")
+    return "\n".join(parts)
+
+
+def _owner(schedule: Schedule) -> str:
+    return f'epilogue_owner="{schedule.epilogue_owner}", statistics="{schedule.statistics}"'
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,164 @@
+"""Running the mutants: which checker catches each one first, and why those that none catches are no fault."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tirx_attn.config import AttentionConfig
+from tirx_attn.schedule import Schedule, make_plan
+
+BASES = {
+    "correction": Schedule(persistent_ctas=1),
+    "softmax": Schedule(
+        persistent_ctas=1, pv_split=(64, 64), epilogue_owner="softmax", statistics="collective", stagger=True
+    ),
+}
+"""Kernels that are mutated, by epilogue owner. Together they have every edge and both values of every knob."""
+
+PROBLEM = AttentionConfig(B=1, Sq=1024, Skv=512, Hq=1, Hkv=1, D=128)
+"""Four tasks of four key blocks on one CTA: every phase wraps, and a task starts at every slot of the K/V ring."""
+
+EVENT_LIMIT = 100_000
+
+LATER = "The arrival comes later than it could, past a statement that does not depend on it: slower, not wrong."
+SAME_MMAS = "Both stages' commits stand behind the same MMAs, so the wait for stage 0 implies the one for stage 1."
+ALL_OF_P = "Waiting for all of P before its first part is used costs the overlap, nothing else."
+STILL_AFTER = "The fence has to follow the wait for o_ready, and it still does; the staging memory is no TMEM."
+OTHER_MEMORY = "The credit is about TMEM and the fence about shared memory; neither depends on the other."
+SECOND_FENCE = (
+    "The phase needs this group's arrival with P of the next task too, which comes behind a fence of its own."
+)
+
+EQUIVALENT = {
+    ("drop wait", "q_load.empty", "load"): SAME_MMAS,
+    ("wrong stage", "q_load.empty", "load"): SAME_MMAS,
+    ("swap", "p_o_rescale <-> softmax_corr.empty", "softmax"): LATER,
+    ("swap", "exp_turn <-> tcgen05_wait", "softmax"): LATER,
+    ("wrong split, late", "p_o_rescale", "softmax"): LATER,
+    ("swap", "tile.gemm_async <-> p_ready_2", "mma"): ALL_OF_P,
+    ("swap", "tcgen05_fence <-> o_staged.empty", "correction"): STILL_AFTER,
+    ("swap", "tcgen05_fence <-> o_staged.empty", "softmax"): STILL_AFTER,
+    ("swap", "p_o_rescale <-> fence_proxy", "correction"): OTHER_MEMORY,
+    ("swap", "p_o_rescale <-> fence_proxy", "softmax"): OTHER_MEMORY,
+    ("swap", "tcgen05_fence <-> p_o_rescale", "softmax"): SECOND_FENCE,
+}
+"""(family, label, role) -> why a mutant that no checker catches is no fault. Says nothing of those that are caught."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one mutant.
+
+    Attributes:
+        id: base and mutant.
+        edge: edge that the edit touches, "" for none.
+        caught_by: "structural", "synccheck", "racecheck", "numbers", or None.
+        equivalent: why it is no fault, where nothing caught it.
+        seconds: time to edit and judge it.
+        message: first line of the counterexample.
+    """
+
+    id: str
+    edge: str
+    caught_by: str | None
+    equivalent: str | None
+    seconds: float
+    message: str
+
+    @property
+    def is_settled(self) -> bool:
+        """Caught, or known to be no fault."""
+        return self.caught_by is not None or self.equivalent is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as JSON-able data."""
+        return {**asdict(self), "seconds": round(self.seconds, 3)}
+
+
+def run_mutants(
+    *, simulate: str = "unsettled", time_limit: float = 600.0, notes: Callable[[str], None] | None = None
+) -> Iterator[Outcome]:
+    """Judge all mutants of all bases, one after the other.
+
+    Args:
+        simulate: which of those that the structural check passes go to the simulator: "unsettled" (those without a
+            reason in EQUIVALENT), "all", or "none".
+        time_limit: seconds for each simulator run, its build included.
+        notes: called with a line on each mutant before it is judged.
+
+    Raises:
+        ValueError: `simulate` is none of the three.
+    """
+    if simulate not in ("unsettled", "all", "none"):
+        raise ValueError(f"simulate={simulate!r}: allowed values are 'unsettled', 'all' and 'none'")
+    from tirx_attn.kernel import build_kernel
+    from tirx_attn.verify.mutate import mutants
+
+    for base, schedule in BASES.items():
+        func = build_kernel(make_plan(PROBLEM, schedule))
+        for mutant in mutants(func):
+            if notes:
+                notes(f"{base}: {mutant.id}")
+            start = time.monotonic()
+            mutated = mutant.apply(func)
+            caught, message = _structural(mutated)
+            reason = EQUIVALENT.get((mutant.family, mutant.label, mutant.role))
+            if caught is None and (simulate == "all" or (simulate == "unsettled" and reason is None)):
+                caught, message = _simulated(mutated, time_limit)
+            seconds = time.monotonic() - start
+            yield Outcome(
+                f"{base}/{mutant.id}", mutant.edge, caught, None if caught else reason, seconds, message
+            )  # fmt: skip
+
+
+def _structural(func: Any) -> tuple[str | None, str]:
+    from tirx_attn.barriers.check import check
+
+    report = check(func, limit=EVENT_LIMIT)
+    if not report.findings:
+        return None, ""
+    return "structural", report.findings[0].message.splitlines()[0]
+
+
+def _simulated(func: Any, time_limit: float) -> tuple[str | None, str]:
+    """Synccheck, racecheck, then the numbers, on an input that rescales in every block."""
+    from tirx_attn.verify import RESCALE_PROBES, simulator
+    from tirx_attn.verify.process import SimulatorError
+
+    probe = RESCALE_PROBES["rescale_every"](PROBLEM)
+    for checker in ("synccheck", "racecheck"):
+        try:
+            result = getattr(simulator, checker)(func, probe.arrays, time_limit=time_limit)
+        except (SimulatorError, TimeoutError) as error:
+            return checker, str(error).splitlines()[0]
+        if not result.clean:
+            return checker, ": ".join(result.findings[0]) if result.findings else result.verdict
+    try:
+        run = simulator.run(func, probe.arrays, time_limit=time_limit)
+    except (SimulatorError, TimeoutError) as error:
+        return "numbers", str(error).splitlines()[0]
+    verdict = probe.judge(run.outputs["O"])
+    return (None, "") if verdict.ok else ("numbers", f"error {verdict.error:.3g}, allowed {verdict.bound:.3g}")
+
+
+def to_markdown(outcomes: list[Outcome]) -> str:
+    """The table of docs/protocol_check.md: mutants by family and edge, and the sentences of the equivalent ones."""
+    groups: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        family = outcome.id.split("/", 1)[1].split(":", 1)[0]
+        groups.setdefault((family, outcome.edge or "-"), []).append(outcome)
+    lines = ["| family | edge | mutants | structural | other checkers | no fault |", "|---|---|---:|---:|---:|---:|"]
+    totals = [0, 0, 0, 0]
+    for (family, edge), members in sorted(groups.items()):
+        structural = sum(o.caught_by == "structural" for o in members)
+        other = sum(o.caught_by not in (None, "structural") for o in members)
+        row = [len(members), structural, other, sum(o.caught_by is None for o in members)]
+        totals = [a + b for a, b in zip(totals, row, strict=True)]
+        lines.append(f"| {family} | {edge} | " + " | ".join(map(str, row)) + " |")
+    lines.append("| **all** | | " + " | ".join(f"**{n}**" for n in totals) + " |")
+    lines += ["", "Mutants that are no fault:", ""]
+    lines += [f"- `{o.id}`: {o.equivalent or 'UNEXPLAINED'}" for o in outcomes if o.caught_by is None]
+    return "\n".join(lines) + "\n"
