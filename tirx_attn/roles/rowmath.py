@@ -22,6 +22,8 @@ FLOOR_MAGIC = 12582912.0
 
 EXPONENT_BITS = 23
 LOWEST_EXPONENT = -127.0
+EXPONENT_SPAN = 256.0
+"""Width of the range of exponents that the saturating FMA maps to [0, 1]."""
 
 
 @T.inline
@@ -46,30 +48,38 @@ def row_maximum(x, result):
 
 
 @T.inline
-def exp2_pair(x, i):
-    """x[i], x[i+1] = exp2 of themselves by Cody–Waite: x = n + f; a cubic in f; n added to the exponent bits."""
+def emulated_pair(x, i, scale, reference):
+    """x[i], x[i+1] = exp2(x·scale − reference) on the FMA pipe, by Cody–Waite: exponent = n + f; a cubic in f.
+
+    The exponent is formed as (exponent + 127) / 256 by a saturating FMA, so that it is clamped to [−127, 129] for
+    free. It never exceeds the rescale threshold, which is at most 8.
+    """
+    span: T.uint64
     c0: T.uint64
     c1: T.uint64
     c2: T.uint64
     c3: T.uint64
     magic: T.uint64
-    value: T.uint64
+    unit: T.uint64
     whole: T.uint64
     fraction: T.uint64
     power: T.uint64
+    u = T.alloc_local([2], "float32")
     n = T.alloc_local([2], "float32")
     m = T.alloc_local([2], "float32")
+    T.ptx.mov.b64(span, T.float32(EXPONENT_SPAN), T.float32(EXPONENT_SPAN))
     T.ptx.mov.b64(c0, T.float32(EXP2_COEFFICIENTS[0]), T.float32(EXP2_COEFFICIENTS[0]))
     T.ptx.mov.b64(c1, T.float32(EXP2_COEFFICIENTS[1]), T.float32(EXP2_COEFFICIENTS[1]))
     T.ptx.mov.b64(c2, T.float32(EXP2_COEFFICIENTS[2]), T.float32(EXP2_COEFFICIENTS[2]))
     T.ptx.mov.b64(c3, T.float32(EXP2_COEFFICIENTS[3]), T.float32(EXP2_COEFFICIENTS[3]))
-    T.ptx.mov.b64(magic, T.float32(FLOOR_MAGIC), T.float32(FLOOR_MAGIC))
-    x[i] = T.max(x[i], T.float32(LOWEST_EXPONENT))
-    x[i + 1] = T.max(x[i + 1], T.float32(LOWEST_EXPONENT))
-    T.ptx.mov.b64(value, x[i], x[i + 1])
-    T.ptx.add.rm.ftz.f32x2(whole, value, magic)
-    T.ptx.sub.rn.ftz.f32x2(fraction, whole, magic)
-    T.ptx.sub.rn.ftz.f32x2(fraction, value, fraction)
+    T.ptx.mov.b64(magic, T.float32(FLOOR_MAGIC + LOWEST_EXPONENT), T.float32(FLOOR_MAGIC + LOWEST_EXPONENT))
+    offset: T.let = (T.float32(-LOWEST_EXPONENT) - reference) * T.float32(1 / EXPONENT_SPAN)
+    for e in T.unroll(2):
+        T.ptx.fma.rn.ftz.sat.f32(u[e], x[i + e], scale * T.float32(1 / EXPONENT_SPAN), offset)
+    T.ptx.mov.b64(unit, u[0], u[1])
+    T.ptx.fma.rm.ftz.f32x2(whole, unit, span, magic)
+    T.ptx.sub.rn.ftz.f32x2(fraction, magic, whole)
+    T.ptx.fma.rn.ftz.f32x2(fraction, unit, span, fraction)
     T.ptx.fma.rn.ftz.f32x2(power, fraction, c3, c2)
     T.ptx.fma.rn.ftz.f32x2(power, power, fraction, c1)
     T.ptx.fma.rn.ftz.f32x2(power, power, fraction, c0)
@@ -90,16 +100,16 @@ def exponentials(x, first, scale, reference, emulated):
     pair: T.uint64
     T.ptx.mov.b64(scales, scale, scale)
     T.ptx.mov.b64(references, T.float32(0) - reference, T.float32(0) - reference)
-    for i in T.unroll(PIECE_PAIRS):
-        T.ptx.mov.b64(pair, x[first + 2 * i], x[first + 2 * i + 1])
-        T.ptx.fma.rn.ftz.f32x2(pair, pair, scales, references)
-        T.ptx.mov.b64(x[first + 2 * i], x[first + 2 * i + 1], pair)
-    for i in T.unroll(PIECE_PAIRS):
-        if i < PIECE_PAIRS - emulated:
-            T.ptx.ex2.approx.ftz.f32(x[first + 2 * i], x[first + 2 * i])
-            T.ptx.ex2.approx.ftz.f32(x[first + 2 * i + 1], x[first + 2 * i + 1])
+    for p in T.unroll(PIECE_PAIRS):
+        i = T.meta_var(first + 2 * p)
+        if p < PIECE_PAIRS - emulated:
+            T.ptx.mov.b64(pair, x[i], x[i + 1])
+            T.ptx.fma.rn.ftz.f32x2(pair, pair, scales, references)
+            T.ptx.mov.b64(x[i], x[i + 1], pair)
+            T.ptx.ex2.approx.ftz.f32(x[i], x[i])
+            T.ptx.ex2.approx.ftz.f32(x[i + 1], x[i + 1])
         else:
-            exp2_pair(x, first + 2 * i)
+            emulated_pair(x, i, scale, reference)
 
 
 @T.inline

@@ -19,6 +19,9 @@ from tirx_attn.roles.context import DTYPE
 from tirx_attn.roles.epilogue import Epilogue
 from tirx_attn.schedule.schedule import FRAGMENT_COLUMNS
 
+LOAD_COLUMNS = 64
+"""Columns of S that one tcgen05.ld brings."""
+
 PIECES = TILE_KEYS // FRAGMENT_COLUMNS
 
 
@@ -75,13 +78,11 @@ class Softmax:
         self.ctx.barriers.s_ready.wait(self.stage, self.s_ready.phase)
         self.s_ready.advance()
         T.ptx.tcgen05.fence__after_thread_sync()
-        for i in T.unroll(PIECES):
+        for i in T.unroll(TILE_KEYS // LOAD_COLUMNS):
+            first = T.meta_var(i * LOAD_COLUMNS)
+            column = T.meta_var(self.stage * TILE_KEYS + first)
             Tx.wg.copy_async(
-                self.scores[:, i * FRAGMENT_COLUMNS : (i + 1) * FRAGMENT_COLUMNS],
-                self.ctx.s_tmem[
-                    :,
-                    self.stage * TILE_KEYS + i * FRAGMENT_COLUMNS : self.stage * TILE_KEYS + (i + 1) * FRAGMENT_COLUMNS,
-                ],
+                self.scores[:, first : first + LOAD_COLUMNS], self.ctx.s_tmem[:, column : column + LOAD_COLUMNS]
             )
         T.ptx.tcgen05.wait__ld.sync.aligned()
 

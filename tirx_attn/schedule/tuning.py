@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tirx_attn.config import AttentionConfig
 from tirx_attn.schedule.schedule import Schedule
@@ -31,6 +32,7 @@ MUFU_BOUND_RATE = 16
 """exp2 results per clock and SM at which MUFU.EX2 is as slow as the MMA, so that emulation pays."""
 
 _NO_EMULATION = (0, 0, 0, 0)
+_CAUSAL: dict[str, Any] = {"pv_split": (64, 64), "epilogue_owner": "softmax"}
 
 TUNING_TABLE = (
     TuningRow(
@@ -43,7 +45,7 @@ TUNING_TABLE = (
         "T2",
         "causal, MUFU-bound target",
         lambda c, t: c.is_causal and t.exp2_per_clock <= MUFU_BOUND_RATE,
-        Schedule(emulated_pairs=(3, 3, 3, 3), pv_split=(64, 64), epilogue_owner="softmax"),
+        Schedule(emulated_pairs=(3, 3, 3, 3), rescale_columns=32, **_CAUSAL),
     ),
     TuningRow(
         "T3",
@@ -55,7 +57,7 @@ TUNING_TABLE = (
         "T4",
         "causal, fast MUFU",
         lambda c, t: True,
-        Schedule(emulated_pairs=_NO_EMULATION, pv_split=(64, 64), epilogue_owner="softmax"),
+        Schedule(emulated_pairs=_NO_EMULATION, rescale_columns=32, **_CAUSAL),
     ),
 )
 
