@@ -6,7 +6,6 @@ Every function works on the thread's registers only: no barrier, no memory. `x` 
 from __future__ import annotations
 
 from tvm.script import tirx as T
-from tvm.script.tirx import tile as Tx
 
 from tirx_attn.config import TILE_KEYS
 from tirx_attn.schedule.schedule import FRAGMENT_COLUMNS
@@ -43,8 +42,15 @@ def mask_columns(x, visible):
 
 @T.inline
 def row_maximum(x, result):
-    """result[0] = max of the row."""
-    Tx.max(result[0:1], x[0:TILE_KEYS])
+    """result[0] = max of the row, −inf for a row of −inf, by four chains of three-input maxima."""
+    m = T.alloc_local([4], "float32")
+    for c in T.unroll(4):
+        m[c] = T.max(x[2 * c], x[2 * c + 1])
+    for i in T.unroll(TILE_KEYS // 8 - 1):
+        for c in T.unroll(4):
+            T.ptx.max.f32(m[c], m[c], x[8 * i + 8 + 2 * c], x[8 * i + 9 + 2 * c])
+    T.ptx.max.f32(m[0], m[0], m[1], m[2])
+    result[0] = T.max(m[0], m[3])
 
 
 @T.inline

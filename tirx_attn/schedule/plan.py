@@ -136,17 +136,27 @@ class Plan:
     target: Target = B200
 
     def __post_init__(self) -> None:
+        s = self.schedule
+        if self.config.is_causal and s.persistent_ctas is not None:
+            raise ValueError(
+                f"persistent_ctas={s.persistent_ctas}: allowed with a causal mask is None (one CTA takes one task)"
+            )
+        launched = self.target.registers // self.warps.threads
+        if s.softmax_registers < launched:
+            _refuse_registers("softmax_registers", s.softmax_registers, f"{launched} or more", "grows")
+        for name in ("correction_registers", "issue_registers"):
+            if getattr(s, name) > launched:
+                _refuse_registers(name, getattr(s, name), f"{launched} or fewer", "shrinks")
         used = WARPGROUP_THREADS * sum(self.warps.registers)
         if used > self.target.registers:
             raise ValueError(
-                f"softmax_registers={self.schedule.softmax_registers}, "
-                f"correction_registers={self.schedule.correction_registers}, "
-                f"issue_registers={self.schedule.issue_registers}: 128 threads x {self.warps.registers} need {used} "
-                f"registers, allowed are {self.target.registers}"
+                f"softmax_registers={s.softmax_registers}, correction_registers={s.correction_registers}, "
+                f"issue_registers={s.issue_registers}: 128 threads x {self.warps.registers} need {used} registers, "
+                f"allowed are {self.target.registers}"
             )
         if self.smem.size > self.target.smem_bytes:
             raise ValueError(
-                f"kv_stages={self.schedule.kv_stages}: needs {self.smem.size} bytes of shared memory, "
+                f"kv_stages={s.kv_stages}: needs {self.smem.size} bytes of shared memory, "
                 f"allowed are {self.target.smem_bytes} on {self.target.name}"
             )
 
@@ -249,3 +259,7 @@ def make_plan(config: AttentionConfig, schedule: Schedule | None = None, target:
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule={schedule!r}: allowed values are None and tirx_attn.Schedule")
     return Plan(config, schedule, target)
+
+
+def _refuse_registers(name: str, value: int, allowed: str, verb: str) -> None:
+    raise ValueError(f"{name}={value}: allowed values are {allowed}, since the budget {verb} from there at the start")
