@@ -64,7 +64,7 @@ def correction_role(ctx):
                     rescale(ctx, stage, statistic[0])
                     ctx.barriers.p_o_rescale.arrive(stage)
             if OWNS_EPILOGUE:
-                for stage in T.unroll(Q_STAGES):
+                for stage in T.serial(Q_STAGES, unroll=False):
                     receive(ctx, stage, statistic)
                     epilogue.normalise(stage, statistic[0])
         else:
