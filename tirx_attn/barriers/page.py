@@ -17,10 +17,10 @@ Generated from `tirx_attn/barriers/protocol.py` by `python -m tirx_attn.barriers
 holds the two together. Do not edit.
 
 An edge runs from the roles that arrive to the roles that wait. Its *count* is the number of arrivals that complete a
-phase, derived from the threads of the roles; `x2` is a slot for each of the two query tiles of a task, more are the
-slots of the K/V ring, or the pairs of warps of a hardware named barrier. *At start* says what lets the first wait of
-a kernel pass: a role that arrives once before its first task, a slot that is free from the beginning, or nothing (the
-producer comes first). [dataflow.md](dataflow.md) tells the story that the edges belong to.
+phase, derived from the threads of the roles. It has a slot for each of the two query tiles of a task; `kv_load` has
+the slots of the K/V ring, and `stats.full` one per pair of warps, or of warpgroups. *At start* says what lets the
+first wait of a kernel pass: a role that arrives once before its first task, a slot that is free from the beginning,
+or nothing (the producer comes first). [dataflow.md](dataflow.md) tells the story that the edges belong to.
 
 - **TMA mbarrier**: completes when the load warp has arrived and the bytes it announced have come.
 - **tcgen05 mbarrier**: completes when the MMAs issued before its commit have.

@@ -1,0 +1,75 @@
+"""`tirx-attn check` and `tirx-attn demo` on real kernels."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tirx_attn.barriers import PROTOCOL_ATTRIBUTE
+from tirx_attn.commands import proof
+from tirx_attn.commands.demo import KERNELS
+from tirx_attn.verify.process import SimulatorUnavailable
+
+pytestmark = pytest.mark.slow
+
+SHAPE = "1,256,128,1,1,128"
+
+
+@pytest.mark.simulator
+@pytest.mark.timeout(1800)
+def test_a_kernel_passes(tirx_attn):
+    result = tirx_attn("check", "--shape", SHAPE, "--time-limit", "1500", "--json")
+    assert result.exit_code == 0, result.stdout + result.stderr
+    document = json.loads(result.stdout)
+    assert document["verdict"] == "passed"
+    assert [step["status"] for step in document["steps"]] == ["passed"] * 10
+    assert all(step["error"] <= step["bound"] for step in document["steps"] if step["step"] == "numbers")
+    assert len(result.stderr.splitlines()) >= 11
+
+
+@pytest.mark.simulator
+@pytest.mark.timeout(3600)
+def test_the_demo_passes(tirx_attn):
+    result = tirx_attn("demo", "--json")
+    assert result.exit_code == 0, result.stdout + result.stderr
+    document = json.loads(result.stdout)
+    assert document["verdict"] == "passed"
+    assert [kernel["name"] for kernel in document["kernels"]] == list(KERNELS)
+    for kernel in document["kernels"]:
+        assert kernel["machine_code"]["resources"]["spill_instructions"] == 0
+        assert [step["status"] for step in kernel["steps"]] == ["passed"] * 10
+
+
+def test_without_the_simulator_the_rest_is_skipped_and_that_is_no_success(tirx_attn, monkeypatch):
+    def missing():
+        raise SimulatorUnavailable("cargo is missing: install it")
+
+    monkeypatch.setattr(proof, "require_simulator", missing)
+    result = tirx_attn("check", "--shape", SHAPE)
+    assert result.exit_code == 1
+    assert "structure" in result.stdout
+    assert "cargo is missing: install it" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("skipped in")
+
+
+def test_a_count_that_is_wrong_stops_at_the_structural_check(tirx_attn, monkeypatch):
+    from tirx_attn import kernel
+
+    build_kernel = kernel.build_kernel
+
+    def miscounted(plan):
+        func = build_kernel(plan)
+        declared = json.loads(str(func.attrs[PROTOCOL_ATTRIBUTE]))
+        (edge,) = [edge for edge in declared["protocol"]["edges"] if edge["name"] == "p_o_rescale"]
+        edge["count"] = 128
+        return func.with_attr(PROTOCOL_ATTRIBUTE, json.dumps(declared))
+
+    monkeypatch.setattr(kernel, "build_kernel", miscounted)
+    monkeypatch.setattr(proof, "require_simulator", lambda: pytest.fail("the simulator was asked for"))
+    result = tirx_attn("check", "--shape", SHAPE, "--json")
+    assert result.exit_code == 1
+    steps = json.loads(result.stdout)["steps"]
+    assert steps[0]["status"] == "failed"
+    assert any("p_o_rescale" in finding["message"] for finding in steps[0]["findings"])
+    assert {step["status"] for step in steps[1:]} == {"skipped"}

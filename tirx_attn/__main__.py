@@ -1,0 +1,5 @@
+"""`python -m tirx_attn` is the command `tirx-attn`."""
+
+from tirx_attn.cli import main
+
+main()

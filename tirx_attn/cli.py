@@ -1,0 +1,85 @@
+"""The command line: `tirx-attn`. Each command is a file of commands/."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from tirx_attn.commands.build import build
+from tirx_attn.commands.check import check
+from tirx_attn.commands.demo import demo
+from tirx_attn.commands.mutants import mutants
+from tirx_attn.commands.plan import plan
+
+TERMINATED = 143
+
+HELP = """FlashAttention-4 forward kernels for NVIDIA Blackwell, generated with TIRx.
+
+Everything runs without a GPU and without a CUDA toolkit. Results go to stdout, progress to stderr; with --json every
+command prints one JSON document.
+
+Exit status: 0 fine, 1 a check failed or was skipped, 2 bad arguments, 130 interrupted.
+"""
+
+EXAMPLES = """Examples:
+
+  tirx-attn demo
+
+  tirx-attn plan --shape 1,4096,4096,32,8,128 --causal
+
+  tirx-attn build --shape 1,8192,8192,32,32,128 --emit cubin,cuda -o build
+
+  tirx-attn check --shape 1,256,256,2,1,128 --causal --schedule stagger=true
+
+  tirx-attn mutants --simulate none
+"""
+
+app = typer.Typer(
+    name="tirx-attn",
+    help=HELP,
+    epilog=EXAMPLES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+for function in (demo, build, check, plan, mutants):
+    app.command()(function)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            version = importlib.metadata.version("tirx-attn")
+        except importlib.metadata.PackageNotFoundError:
+            version = "(not installed: run from its source)"
+        typer.echo(f"tirx-attn {version}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """Entry point of `tirx-attn`."""
+    # As an exception, so that children and temporary files are cleaned up on the way out.
+    signal.signal(signal.SIGTERM, _terminated)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without the field's symbols shows "?" for them
+    app(prog_name="tirx-attn")
+
+
+def _terminated(_number: int, _frame: Any) -> None:
+    sys.exit(TERMINATED)

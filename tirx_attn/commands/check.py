@@ -1,0 +1,93 @@
+"""`tirx-attn check`: proves one kernel without a GPU."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from tirx_attn.commands import output, proof
+from tirx_attn.commands.arguments import (
+    ArchOption,
+    CausalOption,
+    JsonOption,
+    Problem,
+    ScheduleOption,
+    ShapeOption,
+    parse_problem,
+    parse_seconds,
+)
+from tirx_attn.commands.wrap import command
+
+TimeLimitOption = Annotated[
+    str,
+    typer.Option("--time-limit", metavar="SECONDS", help="For each run on the simulator, its build included."),
+]
+STYLES = {proof.PASSED: "green", proof.FAILED: "bold red", proof.SKIPPED: "yellow"}
+
+
+@command
+def check(
+    shape: ShapeOption,
+    causal: CausalOption = False,
+    arch: ArchOption = "sm_100a",
+    schedule: ScheduleOption = None,
+    time_limit: TimeLimitOption = "600",
+    as_json: JsonOption = False,
+) -> bool:
+    """Prove the synchronisation and the numbers of one kernel.
+
+    First by structure, in seconds; then on the simulator, with ordinary data, with keys that force a rescale in every
+    block, and with keys that force none. The simulator wants small problems: a few hundred tokens, a few heads.
+
+    Example: tirx-attn check --shape 1,256,384,2,1,128 --schedule stagger=true
+    """
+    started = time.perf_counter()
+    problem = parse_problem(shape, causal, arch, schedule)
+    limit = parse_seconds("--time-limit", time_limit)
+    reporter = output.Reporter(total=1 + len(proof.planned()))
+    with reporter.step(f"{problem.title}: TIRx function"):
+        from tirx_attn.kernel import build_kernel
+
+        func = build_kernel(problem.plan)
+    steps = proof.prove(func, problem, reporter, limit)
+    seconds = time.perf_counter() - started
+    if as_json:
+        output.print_json(document(problem, steps, seconds))
+    else:
+        _print(problem, steps, seconds)
+    return proof.verdict(steps) == proof.PASSED
+
+
+def document(problem: Problem, steps: list[proof.Step], seconds: float) -> dict[str, Any]:
+    """The check as one JSON-able document."""
+    return {
+        "command": "check",
+        **problem.to_dict(),
+        "steps": [step.to_dict() for step in steps],
+        "verdict": proof.verdict(steps),
+        "seconds": round(seconds, 3),
+    }
+
+
+def _print(problem: Problem, steps: list[proof.Step], seconds: float) -> None:
+    console = output.stdout()
+    made = output.table(problem.title, "step", "input", "status", "result", "seconds")
+    made.columns[-1].justify = "right"
+    for step in steps:
+        status = f"[{STYLES[step.status]}]{step.status}[/]"
+        made.add_row(step.name, step.input or "-", status, _escape(step.detail), f"{step.seconds:.1f}")
+    console.print(made)
+    for step in steps:
+        for finding in step.findings:
+            where = " ".join(filter(None, (step.name, step.input, finding["kind"])))
+            console.print(f"{where}: {finding['message']}", markup=False, soft_wrap=True)
+    result = proof.verdict(steps)
+    console.print(f"[{STYLES[result]}]{result}[/] in {seconds:.0f} s")
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,166 @@
+"""The steps that prove one kernel: structure, numbers, synchronisation. Shared by `check` and `demo`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tirx_attn.commands.arguments import Problem
+from tirx_attn.commands.output import Reporter
+from tirx_attn.verify import PROBES, RESCALE_PROBES, simulator
+from tirx_attn.verify.probes import Probe
+from tirx_attn.verify.process import SimulatorError, SimulatorUnavailable, require_simulator
+
+INPUTS = {
+    "ordinary data": PROBES["random"],
+    "rescale in every block": RESCALE_PROBES["rescale_every"],
+    "rescale in no block": RESCALE_PROBES["rescale_never"],
+}
+"""What a kernel is proved on. The checkers see the paths that an input takes, so both outcomes are among them."""
+
+CHECKERS = ("synccheck", "racecheck")
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+
+
+@dataclass
+class Step:
+    """Outcome of one step.
+
+    Attributes:
+        name: "structure", "numbers", "synccheck" or "racecheck".
+        input: key of `INPUTS`; None for the structural check, which needs no data.
+        status: "passed", "failed" or "skipped".
+        detail: what was found, or why it was skipped, in a line.
+        findings: what a checker reported.
+        figures: further JSON-able results.
+        seconds, build_seconds: wall time of the step, and of the build in it.
+    """
+
+    name: str
+    input: str | None
+    status: str
+    detail: str
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    build_seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as JSON-able data."""
+        return {
+            "step": self.name,
+            "input": self.input,
+            "status": self.status,
+            "detail": self.detail,
+            **self.figures,
+            "findings": self.findings,
+            "seconds": round(self.seconds, 3),
+            "build_seconds": round(self.build_seconds, 3),
+        }
+
+
+def planned() -> list[tuple[str, str | None]]:
+    """(name, input) of all steps, in order: the cheapest proof first."""
+    simulated = [(name, key) for name in ("numbers", *CHECKERS) for key in INPUTS]
+    return [("structure", None), *simulated]
+
+
+def prove(func: Any, problem: Problem, reporter: Reporter, time_limit: float) -> list[Step]:
+    """Take all steps on a PrimFunc.
+
+    Nothing runs on the simulator after a failed structural check, or after a step that passed its time limit.
+
+    Args:
+        func: the PrimFunc.
+        problem: what it was generated for.
+        reporter: for progress.
+        time_limit: seconds for each step on the simulator, its build included.
+    """
+    return list(_steps(func, problem, reporter, time_limit))
+
+
+def verdict(steps: list[Step]) -> str:
+    """Verdict over steps: "failed" if one failed, else "skipped" if one was skipped, else "passed"."""
+    found = {step.status for step in steps}
+    return next((status for status in (FAILED, SKIPPED) if status in found), PASSED)
+
+
+def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float) -> Iterator[Step]:
+    with reporter.step("structural check"):
+        structure = check_structure(func)
+    yield structure
+    reason = "" if structure.status == PASSED else "the structural check failed"
+    if not reason:
+        try:
+            require_simulator()
+        except SimulatorUnavailable as error:
+            reason = str(error)
+    probes: dict[str, Probe] = {}
+    for name, key in planned()[1:]:
+        assert key is not None
+        if reason:
+            reporter.skip(1)
+            yield Step(name, key, SKIPPED, reason)
+            continue
+        if key not in probes:
+            probes[key] = INPUTS[key](problem.config)
+        with reporter.step(f"{name}: {key}") as note:
+            step = _simulated(name, key, func, probes[key], time_limit, note)
+        if step.figures.get("timed_out"):
+            reason = f"{name} on {key} passed the time limit of {time_limit:g} s"
+        yield step
+
+
+def check_structure(func: Any) -> Step:
+    """What the PrimFunc does, held against what it declares, played to its end."""
+    from tirx_attn.barriers.check import check
+
+    started = time.perf_counter()
+    try:
+        report = check(func)
+    except ValueError as error:  # a statement that the checker cannot translate
+        return Step("structure", None, FAILED, f"not understood: {error}", seconds=time.perf_counter() - started)
+    findings = report.to_dict()["findings"]
+    status = PASSED if report.verdict == "clean" else FAILED
+    detail = _summary(report.verdict, findings)
+    return Step("structure", None, status, detail, findings, {"verdict": report.verdict}, report.seconds)
+
+
+def _simulated(name: str, key: str, func: Any, probe: Probe, time_limit: float, note: Callable[[str], None]) -> Step:
+    started = time.perf_counter()
+    try:
+        if name == "numbers":
+            step = _numbers(key, func, probe, time_limit, note)
+        else:
+            report = getattr(simulator, name)(func, probe.arrays, time_limit=time_limit, notes=note)
+            findings = [{"kind": kind, "message": message} for kind, message in report.findings]
+            status = PASSED if report.clean else FAILED
+            step = Step(name, key, status, _summary(report.verdict, findings), findings, {"verdict": report.verdict})
+            step.build_seconds = report.build_seconds
+    except (SimulatorError, TimeoutError) as error:
+        step = Step(name, key, FAILED, str(error), figures={"timed_out": isinstance(error, TimeoutError)})
+    step.seconds = time.perf_counter() - started
+    return step
+
+
+def _numbers(key: str, func: Any, probe: Probe, time_limit: float, note: Callable[[str], None]) -> Step:
+    run = simulator.run(func, probe.arrays, time_limit=time_limit, notes=note)
+    judged = probe.judge(run.outputs["O"])
+    findings = [{"kind": kind, "message": message} for kind, message in run.findings]
+    detail = f"error {judged.error:.2e}, allowed {judged.bound:.2e}"
+    if findings:
+        detail += f"; {_summary(run.verdict, findings)}"
+    status = PASSED if judged.ok and run.verdict == "clean" else FAILED
+    # JSON knows no infinity, which is the error of an output with a NaN.
+    error = judged.error if judged.error < float("inf") else None
+    figures = {"error": error, "bound": judged.bound, "verdict": run.verdict}
+    return Step("numbers", key, status, detail, findings, figures, build_seconds=run.build_seconds)
+
+
+def _summary(verdict: str, findings: list[dict[str, Any]]) -> str:
+    if not findings:
+        return verdict
+    plural = "s" if len(findings) > 1 else ""
+    return f"{verdict}, {len(findings)} finding{plural}: {findings[0]['message'].splitlines()[0]}"
