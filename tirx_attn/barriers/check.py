@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tirx_attn.barriers.checker.deadlock import explain
+from tirx_attn.barriers.checker.deadlock import explain, states
 from tirx_attn.barriers.checker.declared import Declared, check_executed
-from tirx_attn.barriers.checker.machine import Fatal, Machine
+from tirx_attn.barriers.checker.machine import Machine
 from tirx_attn.barriers.checker.memory import Finding
+from tirx_attn.barriers.checker.signals import Fatal
 from tirx_attn.barriers.checker.tir import walk
 from tirx_attn.barriers.checker.translate import extract
 
@@ -92,7 +93,8 @@ def check(func: Any, *, ctas: Iterable[int] | None = None, limit: int = EVENT_LI
 
 
 _ORDER = (
-    "table", "allocation", "registers", "over-arrival", "race", "aliased phase", "bytes", "hang", "deadlock",
+    "table", "allocation", "registers", "over-arrival", "race", "aliased phase", "early arrival", "first wait",
+    "bytes", "hang", "deadlock",
 )  # fmt: skip
 
 
@@ -111,7 +113,8 @@ def _play(machine: Machine, declared: Declared, cta: int, branch: str, limit: in
             machine.findings.append(explain(machine, declared))
     except Fatal as stop:
         if not machine.findings:
-            machine.findings.append(Finding("hang", "", "", f"the kernel hangs: {stop}"))
+            message = f"the kernel hangs: {stop}\n{states(machine)}"
+            machine.findings.append(Finding("hang", "", "", message))
     report.plays.append((cta, branch, machine.events))
     for finding in machine.findings:
         if finding.kind == "race":
@@ -121,9 +124,14 @@ def _play(machine: Machine, declared: Declared, cta: int, branch: str, limit: in
 
 
 def _name_edge(finding: Finding, declared: Declared, machine: Machine) -> None:
-    """Say which edge should have ordered a race: the first on which the first role arrived after its access."""
+    """Say which edge should have ordered a race: the first on which the first role arrived after its access.
+
+    A TMA load overwrites what its own pipeline has released.
+    """
     first, second = finding.roles
     candidates = declared.between(first, second)
+    if finding.fills:
+        candidates = declared.releases(finding.fills)
     later = (edge for step, role, edge in machine.log if step > finding.step and role == first and edge in candidates)
     attribute = next(later, candidates[0] if candidates else "")
     if attribute:

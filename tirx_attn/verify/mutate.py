@@ -22,10 +22,12 @@ BAR_ARRIVE, BAR_SYNC = "bar_arrive", "bar_sync_count"
 FENCES = ("tcgen05_fence", "fence_proxy", "fence_mbarrier_init")
 ARRIVALS = (ARRIVE, EXPECT, COMMIT, BAR_ARRIVE)
 EVENTS = (
-    WAIT, *ARRIVALS, BAR_SYNC, *FENCES, "tcgen05_wait", "cta_sync", "cp_async_bulk_wait_group",
-    "tile.copy_async", "tile.gemm_async", "tile.copy",
+    WAIT, *ARRIVALS, BAR_SYNC, *FENCES, "tcgen05_wait", "cta_sync", "cp_async_bulk_commit_group",
+    "cp_async_bulk_wait_group", "tile.copy_async", "tile.gemm_async", "tile.copy",
 )  # fmt: skip
 """Operators whose order among each other matters."""
+
+ACCESSES = ("tile.copy_async", "tile.gemm_async", "tile.copy")
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,19 @@ class Mutant:
 
 def mutants(func: Any) -> list[Mutant]:
     """All mutants of a PrimFunc, in program order of the edited statement."""
+    from tvm import tirx
+
     found = [leaf for leaf in leaves(func) if leaf.warps]
     declared = Declared(func)
     made: list[Mutant] = []
     taken: dict[str, int] = {}
 
     def add(family: str, leaf: Leaf, edits: dict[int, Edit], branches: Any = None, label: str = "") -> None:
-        if tvm_ffi.structural_equal(edit(func, edits, branches), func):
+        edited = edit(func, edits, branches)
+        if tvm_ffi.structural_equal(edited, func):
             return  # slot 0 made slot 0
+        if family == "early release" and not tirx.analysis.verify_well_formed(edited, assert_mode=False):
+            return  # moved out of the loop whose variable it uses
         edge = _edge(leaf, declared)
         label = label or edge or leaf.operator
         roles = dict.fromkeys(declared.role_of(warp).split()[0] for warp in leaf.warps)
@@ -72,14 +79,17 @@ def mutants(func: Any) -> list[Mutant]:
         number = f"#{taken[base]}" if taken[base] > 1 else ""
         made.append(Mutant(base + number, family, label, edge, role, edits, branches or {}))
 
+    last_sync = [leaf.index for leaf in found if leaf.operator == "cta_sync"][-1]
     for leaf in found:
         for family, change in _single(leaf):
-            add(family, leaf, {leaf.index: change})
+            # Tensor memory is freed behind the last one.
+            add("TMEM freed early" if leaf.index == last_sync else family, leaf, {leaf.index: change})
     for first, second in pairwise(found):
         if _may_swap(first, second):
             a, b = first.statement, second.statement
             names = [_edge(leaf, declared) or leaf.operator for leaf in (first, second)]
             add("swap", first, {first.index: _const(b), second.index: _const(a)}, label=" <-> ".join(names))
+    _releases(found, add)
     _early_scores(found, add)
     _skipped_arrival(found, add)
     _wrong_split(func, found, add)
@@ -120,6 +130,7 @@ def _single(leaf: Leaf) -> Iterator[tuple[str, Edit]]:
     slots = int(leaf.slots)
     if operator == WAIT:
         yield "drop wait", _drop
+        yield "double wait", _double
         yield "flip phase", _argument(1, lambda phase: phase ^ 1)
     if operator in ARRIVALS:
         is_credit = "while" not in leaf.inside
@@ -136,6 +147,8 @@ def _single(leaf: Leaf) -> Iterator[tuple[str, Edit]]:
         yield "drop fence", _drop
     if operator == "tcgen05_wait":
         yield "drop wait::ld" if "wait::ld" in str(leaf.statement) else "drop wait::st", _drop
+    if operator == "cp_async_bulk_commit_group":
+        yield "drop commit group", _drop
     if operator == "cp_async_bulk_wait_group":
         yield "drop wait", _drop
     if operator in (BAR_ARRIVE, BAR_SYNC):
@@ -143,6 +156,7 @@ def _single(leaf: Leaf) -> Iterator[tuple[str, Edit]]:
         yield "count + 1", _argument(1, lambda threads: threads + 32)
     if operator == BAR_SYNC:
         yield "drop wait", _drop
+        yield "double wait", _double
     if operator == "cta_sync":
         yield "drop CTA sync", _drop
     if operator == EXPECT:
@@ -162,6 +176,21 @@ def _may_swap(first: Leaf, second: Leaf) -> bool:
         and second.operator in EVENTS
         and first.operator != second.operator
     )
+
+
+def _releases(found: list[Leaf], add: Callable[..., None]) -> None:
+    """Arrive before the last access that an arrival releases, or only after the next wait. Swaps do the neighbours."""
+    for place, leaf in enumerate(found):
+        if leaf.operator not in (ARRIVE, COMMIT):
+            continue
+        same = [other for other in found[:place] if other.warps == leaf.warps and other.operator in ACCESSES]
+        if same and same[-1] is not found[place - 1]:
+            early = _const_all([leaf.statement, same[-1].statement])
+            add("early release", leaf, {same[-1].index: early, leaf.index: _drop})
+        waits = [other for other in found[place + 2 :] if other.block == leaf.block and other.operator == WAIT]
+        if waits:
+            late = _const_all([waits[0].statement, leaf.statement])
+            add("late release", leaf, {waits[0].index: late, leaf.index: _drop})
 
 
 def _early_scores(found: list[Leaf], add: Callable[..., None]) -> None:

@@ -24,7 +24,6 @@ PROBLEM = AttentionConfig(B=1, Sq=1024, Skv=512, Hq=1, Hkv=1, D=128)
 EVENT_LIMIT = 100_000
 
 LATER = "The arrival comes later than it could, past a statement that does not depend on it: slower, not wrong."
-SAME_MMAS = "Both stages' commits stand behind the same MMAs, so the wait for stage 0 implies the one for stage 1."
 ALL_OF_P = "Waiting for all of P before its first part is used costs the overlap, nothing else."
 STILL_AFTER = "The fence has to follow the wait for o_ready, and it still does; the staging memory is no TMEM."
 OTHER_MEMORY = "The credit is about TMEM and the fence about shared memory; neither depends on the other."
@@ -33,11 +32,10 @@ SECOND_FENCE = (
 )
 
 EQUIVALENT = {
-    ("drop wait", "q_load.empty", "load"): SAME_MMAS,
-    ("wrong stage", "q_load.empty", "load"): SAME_MMAS,
     ("swap", "p_o_rescale <-> softmax_corr.empty", "softmax"): LATER,
     ("swap", "exp_turn <-> tcgen05_wait", "softmax"): LATER,
     ("wrong split, late", "p_o_rescale", "softmax"): LATER,
+    ("late release", "softmax_corr.empty", "correction"): LATER,
     ("swap", "tile.gemm_async <-> p_ready_2", "mma"): ALL_OF_P,
     ("swap", "tcgen05_fence <-> o_staged.empty", "correction"): STILL_AFTER,
     ("swap", "tcgen05_fence <-> o_staged.empty", "softmax"): STILL_AFTER,
@@ -47,6 +45,12 @@ EQUIVALENT = {
 }
 """(family, label, role) -> why a mutant that no checker catches is no fault. Says nothing of those that are caught."""
 
+EQUIVALENT_FAMILIES = {
+    "double wait": "The phase is complete, and the next one cannot be before this role goes on: a second wait returns "
+    "at once.",
+}
+"""Family -> the same, where one sentence holds for all its mutants that no checker catches."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -54,6 +58,7 @@ class Outcome:
 
     Attributes:
         id: base and mutant.
+        family, label, role: of the mutant.
         edge: edge that the edit touches, "" for none.
         caught_by: "structural", "synccheck", "racecheck", "numbers", or None.
         equivalent: why it is no fault, where nothing caught it.
@@ -62,6 +67,9 @@ class Outcome:
     """
 
     id: str
+    family: str
+    label: str
+    role: str
     edge: str
     caught_by: str | None
     equivalent: str | None
@@ -85,7 +93,7 @@ def run_mutants(
 
     Args:
         simulate: which of those that the structural check passes go to the simulator: "unsettled" (those without a
-            reason in EQUIVALENT), "all", or "none".
+            known reason), "all", or "none".
         time_limit: seconds for each simulator run, its build included.
         notes: called with a line on each mutant before it is judged.
 
@@ -105,13 +113,19 @@ def run_mutants(
             start = time.monotonic()
             mutated = mutant.apply(func)
             caught, message = _structural(mutated)
-            reason = EQUIVALENT.get((mutant.family, mutant.label, mutant.role))
+            reason = why_no_fault(mutant.family, mutant.label, mutant.role)
             if caught is None and (simulate == "all" or (simulate == "unsettled" and reason is None)):
                 caught, message = _simulated(mutated, time_limit)
             seconds = time.monotonic() - start
             yield Outcome(
-                f"{base}/{mutant.id}", mutant.edge, caught, None if caught else reason, seconds, message
+                f"{base}/{mutant.id}", mutant.family, mutant.label, mutant.role, mutant.edge,
+                caught, None if caught else reason, seconds, message,
             )  # fmt: skip
+
+
+def why_no_fault(family: str, label: str, role: str) -> str | None:
+    """Why a mutant that no checker catches is no fault, or None where that is not known."""
+    return EQUIVALENT.get((family, label, role)) or EQUIVALENT_FAMILIES.get(family)
 
 
 def _structural(func: Any) -> tuple[str | None, str]:
@@ -148,8 +162,7 @@ def to_markdown(outcomes: list[Outcome]) -> str:
     """The table of docs/protocol_check.md: mutants by family and edge, and the sentences of the equivalent ones."""
     groups: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
-        family = outcome.id.split("/", 1)[1].split(":", 1)[0]
-        groups.setdefault((family, outcome.edge or "-"), []).append(outcome)
+        groups.setdefault((outcome.family, outcome.edge or "-"), []).append(outcome)
     lines = ["| family | edge | mutants | structural | other checkers | no fault |", "|---|---|---:|---:|---:|---:|"]
     totals = [0, 0, 0, 0]
     for (family, edge), members in sorted(groups.items()):
@@ -159,6 +172,11 @@ def to_markdown(outcomes: list[Outcome]) -> str:
         totals = [a + b for a, b in zip(totals, row, strict=True)]
         lines.append(f"| {family} | {edge} | " + " | ".join(map(str, row)) + " |")
     lines.append("| **all** | | " + " | ".join(f"**{n}**" for n in totals) + " |")
-    lines += ["", "Mutants that are no fault:", ""]
-    lines += [f"- `{o.id}`: {o.equivalent or 'UNEXPLAINED'}" for o in outcomes if o.caught_by is None]
+    passed: dict[tuple[str, str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.caught_by is None:
+            passed.setdefault((outcome.family, outcome.label, outcome.role), []).append(outcome)
+    lines += ["", "| no fault: family | statement | role | mutants | why |", "|---|---|---|---:|---|"]
+    for (family, label, role), members in sorted(passed.items()):
+        lines.append(f"| {family} | {label} | {role} | {len(members)} | {members[0].equivalent or 'UNEXPLAINED'} |")
     return "\n".join(lines) + "\n"

@@ -20,8 +20,10 @@ class Wait:
         name: edge and slot, as printed.
         edge: edge name.
         phase: phase waited for.
+        was_free: the slot is declared free at the start, so that its phase 0 belongs to its second use.
         state: what is there and what is missing, in words.
-        partial: some arrivals, or some bytes, of the phase are there.
+        partial: some arrivals of the phase are there.
+        bytes_differ: bytes are missing, or more came than were expected.
         missing: roles that have not arrived.
         site: the wait statement, as printed.
     """
@@ -31,8 +33,10 @@ class Wait:
     name: str
     edge: str
     phase: int
+    was_free: bool
     state: str
     partial: bool
+    bytes_differ: bool
     missing: tuple[str, ...]
     site: str
 
@@ -49,32 +53,49 @@ def explain(machine: Machine, declared: Declared) -> Finding:
         waits.setdefault((wait.role, wait.target), wait)
     if not waits:
         return Finding("hang", "", "", "the kernel does not end, though no role waits")
-    suspect = min(waits.values(), key=lambda wait: _suspicion(wait, waits))
-    cycle = _cycle(suspect, list(waits.values()))
+    everyone = list(waits.values())
+    suspect = min(everyone, key=lambda wait: _suspicion(wait, everyone))
     lines = [f"{suspect.edge}: deadlock, {suspect}"]
-    lines += [f"  {wait}" for wait in cycle[1:]]
-    kind = "bytes" if "bytes" in suspect.state and suspect.partial else "deadlock"
+    lines += [f"  {wait}" for wait in _cycle(suspect, everyone)[1:]]
+    kind = "bytes" if suspect.bytes_differ else "deadlock"
     return Finding(kind, suspect.edge, ", ".join(suspect.missing) or suspect.role, "\n".join(lines))
 
 
-def _suspicion(wait: Wait, waits: dict[tuple[str, Any], Wait]) -> tuple[int, int]:
-    """Lower is more telling: a phase half filled; an arrival owed by a role that has left; anything; the CTA sync."""
-    blocked_roles = {other.role for other in waits.values()}
+def states(machine: Machine) -> str:
+    """What each role did last, a line each."""
+    lines: dict[str, None] = {}
+    for warp, site in sorted(machine.latest.items()):
+        verb = "waits at" if warp in machine.blocked else "was last at"
+        lines.setdefault(f"  {machine.role_of(warp)} {verb} {machine.sites[site]}")
+    return "\n".join(lines)
+
+
+def _suspicion(wait: Wait, waits: list[Wait]) -> tuple[int, bool, int, bool]:
+    """Lower is more telling: wrong bytes; an arrival owed by a role that has left, or a wait of a cycle; one that
+    hangs because of another; the CTA sync. Among equals one that is half filled, then the earliest use of a slot.
+    """
+    blocked_roles = {other.role for other in waits}
     if wait.edge == "CTA sync":
-        return (3, wait.phase)
-    if wait.partial:
-        return (0, wait.phase)
-    left = any(role not in blocked_roles for role in wait.missing)
-    return (1 if left else 2, wait.phase)
+        rank = 3
+    elif wait.bytes_differ:
+        rank = 0
+    elif any(role not in blocked_roles for role in wait.missing) or len(_cycle(wait, waits)) > 1:
+        rank = 1
+    else:
+        rank = 2
+    return (rank, not wait.partial, wait.phase + wait.was_free, not wait.was_free)
 
 
 def _cycle(start: Wait, waits: list[Wait]) -> list[Wait]:
-    chain = [start]
-    while True:
-        following = next((wait for wait in waits if wait.role in chain[-1].missing and wait not in chain), None)
-        if following is None:
-            return chain
-        chain.append(following)
+    """The shortest cycle of who waits for whom through a wait, or the wait alone where it is on none."""
+    chains = [[start]]
+    for chain in chains:
+        for following in (wait for wait in waits if wait.role in chain[-1].missing):
+            if following.role == start.role:
+                return chain
+            if all(following not in other for other in chains):
+                chains.append([*chain, following])
+    return [start]
 
 
 def _describe(machine: Machine, declared: Declared, warp: int, blocked: tuple[Any, ...]) -> Wait:
@@ -85,7 +106,7 @@ def _describe(machine: Machine, declared: Declared, warp: int, blocked: tuple[An
         bar = machine.named[number]
         key, slot, name = f"#{number}", 0, declared.barrier_name(number)
         state, present = f"{bar.here} of {bar.threads} threads", set(bar.members)
-        partial = False
+        partial = bytes_differ = False
         edge = name.split("[")[0]
         owing = declared.producers_of(key, slot) if number else range(len(machine.seen))
         missing = [w for w in owing if w not in present]
@@ -100,9 +121,13 @@ def _describe(machine: Machine, declared: Declared, warp: int, blocked: tuple[An
         state, present = f"{done} of {mbarrier.count} arrivals", set(mbarrier.arrived)
         if mbarrier.bytes:
             state += f", {abs(mbarrier.bytes)} bytes {'missing' if mbarrier.bytes > 0 else 'too many'}"
-        partial = done > 0 or mbarrier.bytes != 0
+        partial, bytes_differ = done > 0, mbarrier.bytes != 0
         missing = [w for w in declared.producers_of(key, slot) if w not in present]
         if not mbarrier.pending:
             missing = []
     roles = tuple(dict.fromkeys(machine.role_of(w) for w in missing))
-    return Wait(machine.role_of(warp), target, name, edge, phase, state, partial, roles, where)
+    row = declared.edge_of_key(key)
+    was_free = row is not None and slot in row["free_stages"]
+    return Wait(
+        machine.role_of(warp), target, name, edge, phase, was_free, state, partial, bytes_differ, roles, where
+    )  # fmt: skip

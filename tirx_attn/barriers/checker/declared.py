@@ -68,7 +68,10 @@ class Declared:
         return next((role["registers"] for role in self.roles if warpgroup in role["warpgroups"]), None)
 
     def producers_of(self, key: str, slot: int) -> list[int]:
-        """Warps that arrive on a slot of an edge. A role with a warpgroup per query stage serves its own stage."""
+        """Warps that arrive on a slot of an edge.
+
+        A role with a warpgroup per query stage serves its own stage; where it waits itself, the other one.
+        """
         edge = self.edge_of_key(key)
         if edge is None:
             return []
@@ -78,9 +81,18 @@ class Declared:
         warps = []
         for warp in range(WARPS):
             name, _, group = self.role_of(warp).partition(" ")
-            if name in names and (not group or int(group) == slot):
+            if name in names and (not group or (int(group) == slot) != (name in edge["consumers"])):
                 warps.append(warp)
         return warps
+
+    def releases(self, full: str) -> list[str]:
+        """Attributes of the edges that say that what an edge fills may be filled again: its pipeline's others."""
+        pipeline = self.edges[full]["name"].partition(".")[0] if full in self.edges else full
+        return [
+            attribute
+            for attribute, edge in self.edges.items()
+            if attribute != full and edge["name"].startswith(f"{pipeline}.")
+        ]
 
     def between(self, first: str, second: str) -> list[str]:
         """Attributes of the edges on which one role arrives and another waits."""
@@ -138,14 +150,24 @@ def _users(declared: Declared, machine: Machine) -> Iterator[Finding]:
                     "table", edge["name"], role,
                     f"{edge['name']}: {role} {verb} it, declared are {', '.join(sorted(known(edge)))}: {where}",
                 )  # fmt: skip
-    waiting: dict[str, set[str]] = {}
-    for key, role in machine.waits:
-        edge = declared.edge_of_key(key)
-        waiting.setdefault(edge["name"] if edge else key, set()).add(role.split()[0])
-    for attribute, edge in declared.edges.items() if machine.ended else ():
-        used = edge["kind"] != NAMED and any(machine.slots[attribute, i].phase for i in range(edge["slots"]))
-        for role in _consumers(edge) - waiting.get(edge["name"], set()) if used else ():
-            yield Finding("table", edge["name"], role, f"{edge['name']}: {role} never waits for it, as it declares")
+    waiting: dict[tuple[str, int], set[str]] = {}
+    for (attribute, slot, role), (phase, site) in machine.first_waits.items():
+        waiting.setdefault((attribute, slot), set()).add(role.split()[0])
+        edge = declared.edges.get(attribute)
+        if edge and phase != (-1 if slot in edge["free_stages"] else 0):
+            state = "is free" if slot in edge["free_stages"] else "is not free"
+            yield Finding(
+                "first wait", edge["name"], role,
+                f"{edge['name']}[{slot}]: {role} first waits for phase {phase}, declared is that the slot {state} at "
+                f"the start: {machine.sites[site]}",
+            )  # fmt: skip
+    for (attribute, slot), mbarrier in machine.slots.items() if machine.ended else ():
+        edge = declared.edges.get(attribute)
+        if edge is None or not mbarrier.phase:
+            continue
+        name = edge["name"]
+        for role in sorted(_consumers(edge) - waiting.get((attribute, slot), set())):
+            yield Finding("table", name, role, f"{name}[{slot}]: {role} never waits for it, as it declares")
 
 
 def _producers(edge: dict[str, Any]) -> set[str]:

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tirx_attn.barriers.checker.tir import TMEM_CELL_COLUMNS, TMEM_QUARTERS
+from tirx_attn.barriers.checker.tir import TMEM_CELL_COLUMNS, TMEM_QUARTERS, WARPS
 from tirx_attn.barriers.checker.translate import Skeleton
 
-WARPS = 16
 # Components of a clock. Those from TCGEN on are TMEM accesses, which a fence must carry over.
 ASYNC = WARPS
 STORE = 2 * WARPS
@@ -34,11 +33,13 @@ class Finding:
     """A fault of the protocol.
 
     Attributes:
-        kind: "race", "deadlock", "over-arrival", "aliased phase", "registers", "allocation", "bytes", "table", ...
+        kind: "table", "allocation", "registers", "over-arrival", "race", "aliased phase", "early arrival",
+            "first wait", "bytes", "hang" or "deadlock".
         edge: edge at fault ("" where none is).
         role: role at fault.
         message: the counterexample; its first line names edge, role, wait or access, slot and phase.
         step, roles: of a race, when the first access was made, and who made the two.
+        fills: of a race with a TMA load, the edge on which the load completes, as an attribute name.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Finding:
     message: str
     step: int = 0
     roles: tuple[str, str] = ("", "")
+    fills: str = ""
 
     def to_dict(self) -> dict[str, str]:
         """Kind, edge, role and message."""
@@ -67,6 +69,8 @@ class Memory:
         """Per warp: the TMEM accesses that its tcgen05 operations come after."""
         self.pipes = [np.zeros(SIZE, np.int64) for _ in range(WARPS)]
         self.issued = np.zeros(SIZE, np.int64)
+        self.committed = [0] * WARPS
+        """Per warp: its TMA stores that are in a bulk group."""
         self.cells: dict[Any, tuple[tuple[int, int, int, int] | None, dict[int, tuple[int, int, int]]]] = {}
         """cell -> (unit, number, site, step) of the last write; unit -> (number, site, step) of the reads since."""
         self.loading: list[set[str]] = [set() for _ in range(WARPS)]
@@ -115,7 +119,12 @@ class Memory:
             column = cell[1] // TMEM_QUARTERS * TMEM_CELL_COLUMNS
             place = f"TMEM column {column}" if cell[0] == "t" else f"byte {cell[1]}"
             message = f"{a.text} by {first}, then {b.text} by {second}, not ordered, at {place} ({a.where}; {b.where})"
-            self.findings.append(Finding("race", "", second, message, when, (first, second)))
+            self.findings.append(Finding("race", "", second, message, when, (first, second), self._fills(unit)))
+
+    def _fills(self, unit: int) -> str:
+        if not TMA <= unit < TCGEN:
+            return ""
+        return next(edge for (edge, _), number in self.tma_units.items() if number % TMA_SLOTS == unit - TMA)
 
     def unit_role(self, unit: int) -> str:
         """Role whose warp made an access."""
@@ -143,8 +152,11 @@ class Memory:
         cells = self.skeleton.regions[region].cells(starts)
         self._access(cells, unit, int(self.issued[unit]), self.seen[warp], False, True, site)
 
+    def commit_stores(self, warp: int) -> None:
+        self.committed[warp] = int(self.issued[STORE + warp])
+
     def wait_stores(self, warp: int) -> None:
-        self.seen[warp][STORE + warp] = self.issued[STORE + warp]
+        self.seen[warp][STORE + warp] = self.committed[warp]
 
     # -- tensor memory ----------------------------------------------------------------------------------------------
 

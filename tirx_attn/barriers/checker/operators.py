@@ -21,11 +21,13 @@ def call_event(t: Any, statement: Any, call: Any, lanes: int) -> None:
         sources = call.args[2:] if name == "mov_unpack_b32x2" else call.args[1:]
         read = {t.roots.get(key(load.source)) for argument in sources for load in loads(argument)}
         t.use(statement, read & t.fragments)
+        for argument in sources:
+            t.shared_reads(statement, argument)
     elif name not in _NO_EVENT:
         raise Unsupported(f"operator {call.op.name}: no translation")
 
 
-_NO_EVENT = {"warp_sync", "cp_async_bulk_commit_group", "tcgen05_relinquish_alloc_permit"}
+_NO_EVENT = {"warp_sync", "tcgen05_relinquish_alloc_permit"}
 
 
 def _mbarrier(t: Any, node: Any) -> tuple[str, str]:
@@ -99,6 +101,19 @@ def _setmaxnreg(t: Any, s: Any, call: Any, lanes: int) -> None:
     t.emit(f"m.setmaxnreg(warp, {t.expression(call.args[0])})")
 
 
+def _fence_proxy(t: Any, s: Any, call: Any, lanes: int) -> None:
+    words = [str(argument).strip('"') for argument in call.args]
+    if "async" not in words or "shared::cta" not in words:
+        raise Unsupported(f"fence.{'.'.join(filter(None, words))}: allowed is fence.proxy.async.shared::cta")
+    t.emit("m.fence_async(warp)")
+
+
+def _wait_group(t: Any, s: Any, call: Any, lanes: int) -> None:
+    if str(call.args[0]) != "0":
+        raise Unsupported(f"cp.async.bulk.wait_group {call.args[0]}: allowed is 0 groups left")
+    t.emit("m.wait_stores(warp)")
+
+
 def _tmem(method: str) -> Any:
     def emit(t: Any, s: Any, call: Any, lanes: int) -> None:
         site = t.site(f"tcgen05.{method}", s)
@@ -118,9 +133,10 @@ _CALLS = {
     "cta_sync": _cta_sync,
     "tcgen05_wait": _tcgen05_wait,
     "tcgen05_fence": _tcgen05_fence,
-    "fence_proxy": lambda t, s, call, lanes: t.emit("m.fence_async(warp)"),
+    "fence_proxy": _fence_proxy,
     "fence_mbarrier_init": lambda t, s, call, lanes: t.emit("m.fence_init(warp)"),
-    "cp_async_bulk_wait_group": lambda t, s, call, lanes: t.emit("m.wait_stores(warp)"),
+    "cp_async_bulk_commit_group": lambda t, s, call, lanes: t.emit("m.commit_stores(warp)"),
+    "cp_async_bulk_wait_group": _wait_group,
     "setmaxnreg": _setmaxnreg,
     "tcgen05_alloc": _tmem("alloc"),
     "tcgen05_dealloc": _tmem("dealloc"),
@@ -136,9 +152,9 @@ def tile_event(t: Any, statement: Any, lanes: int) -> None:
     t.use(statement, read)
     if name == "gemm_async":
         _mma(t, statement, regions, scopes)
-    elif scopes == ["shared", "global"]:
+    elif scopes == ["shared", "global"] and "mbar" in statement.config:
         _tma_load(t, statement, regions[0])
-    elif scopes == ["global", "shared"]:
+    elif scopes == ["global", "shared"] and name == "copy_async":
         number = t.region(_whole(regions[1]))
         site = t.site(f"TMA store from {regions[1].source.name}", statement)
         t.emit(f"m.tma_store(warp, {number}, {t.starts(regions[1])}, {site})")

@@ -20,7 +20,8 @@ TMEM_QUARTERS = 4
 """A warp reaches the 32 TMEM lanes of its place in the warpgroup only."""
 
 WARP = 32
-
+WARPS = 16
+"""Warps of a CTA."""
 
 _BINARY = {
     "Add": "({} + {})", "Sub": "({} - {})", "Mul": "({} * {})", "FloorDiv": "({} // {})", "FloorMod": "({} % {})",
@@ -32,6 +33,7 @@ _BINARY = {
 # kernel→cta, cta→warpgroup, cta→warp, warpgroup→warp, warp→thread, warpgroup→thread; threads by their warp's lane 0.
 SCOPE_IDS = {1: "cta", 3: "warp // 4", 4: "warp", 5: "warp % 4", 6: "0", 8: "warp % 4 * 32"}
 LANE_SCOPES = (6, 8)
+WARPGROUP_SCOPE = 3
 
 
 class Unsupported(ValueError):

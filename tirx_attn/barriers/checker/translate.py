@@ -17,6 +17,8 @@ from tirx_attn.barriers.checker.tir import (
     SCOPE_IDS,
     TMEM_CELL_COLUMNS,
     WARP,
+    WARPGROUP_SCOPE,
+    WARPS,
     DataDependent,
     Region,
     Site,
@@ -59,7 +61,10 @@ def extract(func: Any) -> Skeleton:
     """
     translator = _Translator()
     translator.scan(func.body)
-    translator.statement(func.body, lanes=WARP)
+    try:
+        translator.statement(func.body, lanes=WARP)
+    except DataDependent as error:
+        raise Unsupported(f"control flow or an index needs a value that only data gives: {error}") from None
     body = "\n".join(translator.lines)
     source = f"def program(m, warp, cta):\n    if False:\n        yield\n{body}\n"
     namespace: dict[str, Any] = {}
@@ -161,6 +166,8 @@ class _Translator:
         elif kind == "ScopeIdDefStmt":
             definition = getattr(node, "def")
             name = self.names[key(definition.def_ids[0])] = self._fresh("id")
+            if definition.scope == WARPGROUP_SCOPE and int(definition.extents[0]) != WARPS // 4:
+                raise Unsupported(f"a CTA of {int(definition.extents[0])} warpgroups: allowed are {WARPS // 4}")
             if definition.scope in LANE_SCOPES:
                 self.lane_names.add(name)
             self.emit(f"{name} = {SCOPE_IDS[definition.scope]}")
@@ -177,10 +184,15 @@ class _Translator:
 
     def _branch(self, node: Any, lanes: int) -> None:
         condition = node.condition
+        kind = type(condition).__name__
         if "elect_sync" in str(condition):
+            if kind != "Call" or node.else_case is not None:
+                raise Unsupported(f"elect_sync in a larger branch at {where_of(node)}: no translation")
             self.statement(node.then_case, 1)
             return
         if "thread_rank" in str(condition):
+            if kind != "EQ" or str(condition.b) != "0" or node.else_case is not None:
+                raise Unsupported(f"branch on {condition} at {where_of(node)}: allowed is thread_rank() == 0")
             self.block("if warp == 0:", lambda: self.statement(node.then_case, 1))
             return
         self._uses(node, condition)
@@ -208,7 +220,6 @@ class _Translator:
             self.emit(f"{name} = {text}")
         elif kind == "BufferStore":
             self._uses(node, node.value)
-            self._shared_reads(node, node.value)
             if key(node.buffer) in self.names:
                 self.emit(f"{self.names[key(node.buffer)]} = {self.expression(node.value)}")
             elif node.buffer.scope().startswith("shared"):
@@ -226,13 +237,15 @@ class _Translator:
     def _uses(self, statement: Any, expression: Any) -> None:
         read = {self.roots.get(key(load.source)) for load in loads(expression)} & self.fragments
         self.use(statement, read)
+        self.shared_reads(statement, expression)
 
     def use(self, statement: Any, read: set[Any]) -> None:
         """Note that registers which a tcgen05.ld fills are read."""
         for root in sorted(read):
             self.emit(f"m.use(warp, {self.root_names[root]!r}, {where_of(statement)!r})")
 
-    def _shared_reads(self, statement: Any, expression: Any) -> None:
+    def shared_reads(self, statement: Any, expression: Any) -> None:
+        """Note the reads of shared memory in an expression."""
         for load in loads(expression):
             if load.source.scope().startswith("shared"):
                 self._shared_access(statement, "read", load.source, load.indices)
