@@ -46,7 +46,7 @@ def test_small_grids_give_each_cta_three_tasks():
     for case in CONFIGURATIONS:
         if case.name.startswith("three_tasks"):
             plan = make_plan(case.config, case.schedule)
-            assert (plan.grid, plan.tasks) == (2, 6)
+            assert (plan.grid, plan.tasks) == (1, 3)
 
 
 @pytest.mark.parametrize("case", REJECTED, ids=lambda case: case.name)
