@@ -1,61 +1,25 @@
-"""The generated kernel on the simulator: numbers against the reference, both checkers clean, on every shared case."""
+"""The generated kernel on the simulator: numbers against the reference, and both checkers clean."""
 
 from __future__ import annotations
-
-from functools import cache
 
 import numpy as np
 import pytest
 
-from tests.cases import CASES, Case, by_name
+from tests.cases import CONFIGURATIONS, KNOBS, LONG_ROWS, by_name
+from tests.launches import LIMIT, kernel, launch, launches
 from tirx_attn import verify
 
 pytestmark = [pytest.mark.simulator, pytest.mark.slow, pytest.mark.timeout(1800)]
-
-LIMIT = 1500.0
-"""Seconds for a call with its build, on a machine that has built nothing yet."""
-
-NUMBERS = [(case, name) for case in CASES if "run" in case.kinds for name in case.probes]
-CHECKS = [
-    (case, checker, name)
-    for case in CASES
-    for checker in ("synccheck", "racecheck")
-    if checker in case.kinds
-    for name in case.checked
-]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def simulator():
     pytest.importorskip("tirx_harness", reason="needs the simulator: pip install 'tirx-attn[simulator]'")
-    verify.require_simulator()
-    yield
-    verify.close()
 
 
-@cache
-def kernel(name: str):
-    from tirx_attn import get_flash_attention4_kernel
-
-    case = by_name(name)
-    return get_flash_attention4_kernel(*case.shape, case.is_causal, schedule=case.schedule)
-
-
-@pytest.mark.parametrize(("case", "name"), NUMBERS, ids=lambda value: getattr(value, "name", value))
-def test_numbers(case: Case, name: str, record_property):
-    probe = case.probe(name)
-    run = verify.run(kernel(case.name), probe.arrays, time_limit=LIMIT)
-    verdict = probe.judge(run.outputs["O"])
-    record_property("error", verdict.error)
-    record_property("bound", verdict.bound)
-    assert verdict.ok, verdict
-    assert run.verdict == "clean", run.findings
-
-
-@pytest.mark.parametrize(("case", "checker", "name"), CHECKS, ids=lambda value: getattr(value, "name", value))
-def test_protocol(case: Case, checker: str, name: str):
-    check = getattr(verify, checker)(kernel(case.name), case.probe(name).arrays, time_limit=LIMIT)
-    assert check.clean, (check.verdict, check.findings)
+@pytest.mark.parametrize(("case", "kind", "name"), launches((*CONFIGURATIONS, *KNOBS, *LONG_ROWS)))
+def test_launch(case, kind, name, record_property):
+    launch(case, kind, name, record_property)
 
 
 def test_m3_equal_tasks_give_equal_bits():

@@ -40,7 +40,7 @@ class Epilogue:
         T.ptx.tcgen05.fence__after_thread_sync()
         bar.o_staged_empty.wait(stage, self.staging_free.phase)
         o_reg = T.alloc_tcgen05_ldst_frag("32x32b", (TILE_ROWS, PIECE), "float32")
-        for i in T.unroll(D // PIECE):
+        for i in T.serial(D // PIECE, unroll=False):
             column: T.let = stage * D + i * PIECE
             Tx.wg.copy_async(o_reg[:, :], self.ctx.o_tmem[:, column : column + PIECE])
             T.ptx.tcgen05.wait__ld.sync.aligned()
@@ -59,7 +59,7 @@ class Epilogue:
         row = zeros.local(PIECE)
         for c in T.unroll(PIECE):
             row[c] = T.float32(0)
-        for i in T.unroll(self.ctx.config.D // PIECE):
+        for i in T.serial(self.ctx.config.D // PIECE, unroll=False):
             self._stage_piece(stage, i * PIECE, zeros)
         self._staged(stage)
 
