@@ -20,18 +20,21 @@ def built() -> Build:
     return result
 
 
+@pytest.mark.slow
 def test_every_phase_is_timed(built):
     assert list(built.seconds) == ["trace", "lower", "nvrtc"]
     assert all(seconds > 0 for seconds in built.seconds.values())
     assert built.cubin.seconds <= built.seconds["nvrtc"]
 
 
+@pytest.mark.slow
 def test_parts_belong_together(built):
     assert built.source == generate_cuda(built.func, "sm_100a")
     assert built.cubin.image == compile_cubin(built.source, "sm_100a").image
     assert built.plan.config == built.config == CONFIG
 
 
+@pytest.mark.slow
 def test_the_kernel_fits_one_sm(built):
     resources = built.cubin.resources()
     assert resources.registers * 512 <= 64 * 1024
@@ -40,11 +43,13 @@ def test_the_kernel_fits_one_sm(built):
     assert resources.barriers <= 16
 
 
+@pytest.mark.slow
 def test_ptxas_keeps_every_setmaxnreg_of_the_source(built):
     assert built.cubin.resources().register_requests, "ptxas dropped setmaxnreg"
     assert "setmaxnreg' ignored" not in built.cubin.log
 
 
+@pytest.mark.slow
 def test_forms_are_saved_under_the_agreed_names(built, tmp_path):
     folder = tmp_path / "new" / "folder"
     paths = built.save(folder, "fa4", ("cubin", "cuda", "tir", "sass"))
@@ -56,6 +61,7 @@ def test_forms_are_saved_under_the_agreed_names(built, tmp_path):
     assert "UTCHMMA" in paths[3].read_text()
 
 
+@pytest.mark.slow
 def test_an_unknown_form_is_refused_before_anything_is_written(built, tmp_path):
     with pytest.raises(ValueError, match=r"emit='ptx': allowed values are cubin, cuda, tir, sass"):
         built.save(tmp_path / "out", "fa4", ("cubin", "ptx"))

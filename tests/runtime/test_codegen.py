@@ -75,6 +75,7 @@ def test_what_tvm_refuses_is_a_compile_error():
         generate_cuda(host_only)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler to make a stand-in for the CUDA driver")
 def test_a_loadable_driver_changes_nothing(tmp_path):
     """With a driver TVM would run NVRTC by itself; the source must be the same and no variable may stay set."""

@@ -88,6 +88,7 @@ def test_code_size_is_sixteen_bytes_an_instruction():
     assert resources.code_bytes == 16 * resources.instructions
 
 
+@pytest.mark.slow
 def test_same_machine_code_as_tvms_own_helper(tmp_path):
     """TVM's helper is steered by environment variables, so it runs in a child process."""
     source = generate_cuda(copy_kernel(256))

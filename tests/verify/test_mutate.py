@@ -34,10 +34,12 @@ def mutated(mutant: Mutant, base: str = "correction"):
     return mutant.apply(kernel(base))
 
 
+@pytest.mark.slow
 def test_every_family_is_there():
     assert {mutant.family for base in BASES for mutant in all_mutants(base)} == FAMILIES
 
 
+@pytest.mark.slow
 def test_every_edge_has_mutants():
     assert sum(len(all_mutants(base)) for base in BASES) >= 60
     count = Counter(mutant.edge for base in BASES for mutant in all_mutants(base))
