@@ -10,8 +10,10 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 demo: setup-demo
 	$(BIN)/tirx-attn demo
 
+# Tests that measure time come first, with nothing beside them.
 test: setup-test lint
-	$(PYTEST)
+	$(BIN)/python -m pytest -m alone
+	$(PYTEST) -m "not alone"
 
 quick: setup-quick
 	$(PYTEST) -m "$(QUICK)"

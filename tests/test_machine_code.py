@@ -84,14 +84,16 @@ def test_only_the_mufu_bound_target_emulates(built):
     assert len(re.findall(r"\bMUFU\.EX2\b", built.cubin.sass())) == masked + unmasked + rescales
 
 
+@pytest.mark.alone
 def test_a_build_is_quick(built, request, record_property):
     """One thread does the work, so the processor time is what the clock shows on a machine that does nothing else.
 
-    Other jobs slow it down a little (caches, shared cores), so a slow build gets a second try.
+    What runs beside it slows it down (caches, shared cores), so a slow build gets two more tries.
     """
     name = request.node.callspec.params["built"]
-    if min(cpu_seconds[name]) > SECONDS:
-        timed_build(name)
+    for _ in range(2):
+        if min(cpu_seconds[name]) > SECONDS:
+            timed_build(name)
     cpu = min(cpu_seconds[name])
     record_property("cpu", cpu)
     for phase, seconds in built.seconds.items():

@@ -18,7 +18,7 @@ QUICK = ("causal_rows_without_keys", "correction", "softmax")
 SHIPPED = [
     *QUICK,
     *(pytest.param(case.name, marks=pytest.mark.slow) for case in CASES if case.name not in QUICK),
-    *(pytest.param(name, marks=pytest.mark.slow) for name in BIG),
+    *(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.alone]) for name in BIG),
 ]
 BOTH = pytest.mark.parametrize("base", ["correction", "softmax"])
 PLACE = r"\(roles/\w+\.py:\d+; (roles/)?\w+\.py:\d+\)"
