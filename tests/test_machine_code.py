@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -23,23 +22,11 @@ SHAPES = {
 SECONDS = 7.0
 """For trace, lowering and NVRTC together."""
 
-cpu_seconds: dict[str, list[float]] = {}
-"""Processor time of each build of a shape, all threads together."""
-
 
 @pytest.fixture(scope="module", params=SHAPES)
 def built(request) -> Build:
-    import tirx_attn.kernel  # noqa: F401  (imports are not part of a build)
-
-    return timed_build(request.param)
-
-
-def timed_build(name: str) -> Build:
-    config, arch = SHAPES[name]
-    started = time.process_time()
-    result = build(config, arch=arch)
-    cpu_seconds.setdefault(name, []).append(time.process_time() - started)
-    return result
+    config, arch = SHAPES[request.param]
+    return build(config, arch=arch)
 
 
 def test_nothing_spills(built):
@@ -85,20 +72,29 @@ def test_only_the_mufu_bound_target_emulates(built):
 
 
 @pytest.mark.alone
-def test_a_build_is_quick(built, request, record_property):
-    """One thread does the work, so the processor time is what the clock shows on a machine that does nothing else.
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_build_is_quick(name, record_property):
+    """In a process of its own: what the tests keep in memory slows the tracing down.
 
-    What runs beside it slows it down (caches, shared cores), so a slow build gets two more tries.
+    One thread does the work, so the processor time is what the clock shows on a machine that does nothing else. What
+    runs beside it slows it down (caches, shared cores), so the best of three builds counts.
     """
-    name = request.node.callspec.params["built"]
-    for _ in range(2):
-        if min(cpu_seconds[name]) > SECONDS:
-            timed_build(name)
-    cpu = min(cpu_seconds[name])
-    record_property("cpu", cpu)
-    for phase, seconds in built.seconds.items():
-        record_property(phase, seconds)
-    assert cpu <= SECONDS, f"{cpu:.1f} s of processor time; by the clock {built.seconds}"
+    script = f"""
+import tirx_attn.kernel  # imports are not part of a build
+from tirx_attn import AttentionConfig
+from tirx_attn.runtime import build
+best = float("inf")
+for _ in range(3):
+    start = time.process_time()
+    build({SHAPES[name][0]!r}, arch={SHAPES[name][1]!r})
+    best = min(best, time.process_time() - start)
+    if best <= {SECONDS}:
+        break
+print(best)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    record_property("cpu", float(done.stdout))
+    assert float(done.stdout) <= SECONDS
 
 
 def test_a_build_needs_no_driver():

@@ -51,13 +51,20 @@ def test_readable(tirx_attn, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [f"{STEM}.sm_100a.cubin"]
 
 
-@pytest.mark.parametrize("delay", [0.5, 3.0, 4.5])
+@pytest.mark.parametrize("delay", [0.5, 2.0])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_leaves_nothing(tmp_path, delay, number, status):
-    """Wherever it falls: in Python, in TVM or in NVRTC."""
+    """Wherever it falls, in Python or in TVM. A shell that starts this in the background has SIGINT ignored."""
     folder = tmp_path / "out"
     command = [sys.executable, "-m", "tirx_attn", "build", "--shape", SHAPE, "-o", str(folder), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stderr is not None
         assert "to machine code" in process.stderr.readline()
         time.sleep(delay)
