@@ -80,6 +80,8 @@ def test_a_build_is_quick(name, record_property):
     runs beside it slows it down (caches, shared cores), so the best of three builds counts.
     """
     script = f"""
+import time
+
 import tirx_attn.kernel  # imports are not part of a build
 from tirx_attn import AttentionConfig
 from tirx_attn.runtime import build
