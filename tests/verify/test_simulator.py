@@ -98,11 +98,20 @@ class TestRuns:
         assert before.poll() is not None
         assert np.array_equal(verify.run(func, arrays).outputs["O"], 3 * q)
 
-    def test_limit_ends_a_build(self, kernels):
-        """The Rust compiler is a child of the child: it must go as well."""
-        group = simulator._worker()._process.pid
-        with pytest.raises(TimeoutError, match=r"run passed its time limit of 1.5 s while (starting|building)"):
-            verify.run(kernels.sum_kernel(columns=7), {}, time_limit=1.5)  # a shape that no other test builds
+    def test_limit_ends_a_build(self, kernels, tmp_path, monkeypatch):
+        """The Rust compiler is a child of the child: it must go as well. The stand-in for it never ends."""
+        compiler = tmp_path / "cargo"
+        compiler.write_text(f"#!/bin/sh\necho started > {tmp_path}/started\nsleep 600\n")
+        compiler.chmod(0o755)
+        monkeypatch.setenv("NUMSIM_CARGO", str(compiler))
+        verify.close()
+        try:
+            group = simulator._worker()._process.pid
+            with pytest.raises(TimeoutError, match=r"build:run passed its time limit of 15 s while building"):
+                verify.build(kernels.sum_kernel(columns=7), kinds=("run",), time_limit=15)  # built by no other test
+        finally:
+            verify.close()
+        assert (tmp_path / "started").exists()
         deadline = time.monotonic() + 10
         while living(group) and time.monotonic() < deadline:
             time.sleep(0.1)
