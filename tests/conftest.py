@@ -1,9 +1,15 @@
-"""Shared by all tests: the simulator's child process ends with the run."""
+"""Shared by all tests: the simulator's child process ends with the run; launchers over a stand-in for CUDA."""
 
 from __future__ import annotations
 
+import shutil
+from contextlib import ExitStack
+from functools import cache
+
 import pytest
 
+from tests.kernel_launch import Kernel
+from tests.runtime.launcher import build_stubs
 from tirx_attn import verify
 
 
@@ -11,3 +17,25 @@ from tirx_attn import verify
 def simulator_process():
     yield
     verify.close()
+
+
+@pytest.fixture(scope="session")
+def cuda_stubs(tmp_path_factory):
+    """Folder of the stub libraries under which a host launcher runs."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler to make a stand-in for the CUDA driver")
+    return build_stubs(tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture(scope="session")
+def launched(cuda_stubs):
+    """Gives a kernel of tests/kernel_launch.py by its name; each is compiled once in a process."""
+    with ExitStack() as stack:
+
+        @cache
+        def kernel(name: str) -> Kernel:
+            made = Kernel(cuda_stubs, name)
+            stack.enter_context(made.launcher)
+            return made
+
+        yield kernel

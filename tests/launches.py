@@ -10,6 +10,8 @@ import pytest
 
 from tests.cases import DATA, Case, by_name
 from tirx_attn import verify
+from tirx_attn.schedule import make_plan
+from tirx_attn.verify import simulated_plan
 
 LIMIT = 1500.0
 """Seconds for a call with its build, on a machine that has built nothing yet."""
@@ -17,11 +19,11 @@ LIMIT = 1500.0
 
 @cache
 def kernel(name: str) -> Any:
-    """PrimFunc of the case of that name."""
-    from tirx_attn import get_flash_attention4_kernel
+    """PrimFunc of the case of that name, for the simulator."""
+    from tirx_attn.kernel import build_kernel
 
     case = by_name(name)
-    return get_flash_attention4_kernel(*case.shape, case.is_causal, schedule=case.schedule)
+    return build_kernel(simulated_plan(make_plan(case.config, case.schedule)))
 
 
 def launches(cases: Iterable[Case]) -> list[Any]:

@@ -31,7 +31,7 @@ def test_links_lead_somewhere(path):
 
 
 def test_the_tuning_page_has_the_rows_of_the_table():
-    header, _, *lines = re.findall(r"^\|.*\|$", (ROOT / "docs" / "tuning.md").read_text(), re.MULTILINE)
+    header, *lines = re.findall(r"^\| (?:row|T\d+) \|.*\|$", (ROOT / "docs" / "tuning.md").read_text(), re.MULTILINE)
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (header, *lines)]
     knobs = cells[0][3:]
     assert cells[0][:3] == ["row", "regime", "target"]
@@ -86,6 +86,14 @@ def test_commands_of_the_pages_can_be_read(tirx_attn_commands):
 def tirx_attn_commands() -> list[str]:
     text = "\n".join(path.read_text() for path in PAGES)
     return [found.strip("`") for found in re.findall(r"`tirx-attn [a-z][^`]*`|(?<=    )tirx-attn [a-z].*", text)]
+
+
+@pytest.mark.slow
+def test_the_counterexample_of_the_page_is_what_the_check_prints(capsys):
+    page = (ROOT / "docs" / "protocol_check.md").read_text()
+    program, output = re.findall(r"^```(?:python)?\n(.*?)^```", page[page.index("## How to read") :], re.M | re.S)[:2]
+    exec(compile(program, "protocol_check.md", "exec"), {"__name__": "page"})
+    assert output == capsys.readouterr().out, "write what the program prints into the page"
 
 
 @pytest.mark.slow

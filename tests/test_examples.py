@@ -17,6 +17,7 @@ OUTPUT = {
     "build_cubin.py": "128 registers at launch",
     "custom_schedule.py": "refused: pv_split=(80, 48)",
     "simulate.py": "largest error",
+    "run_time_lengths.py": "largest error",
 }
 """Example -> something that it prints, on a machine without a Blackwell GPU."""
 
@@ -25,6 +26,7 @@ HEAVY = {
     "build_cubin.py": [pytest.mark.slow],
     "custom_schedule.py": [pytest.mark.slow],
     "simulate.py": [pytest.mark.slow, pytest.mark.simulator],
+    "run_time_lengths.py": [pytest.mark.slow, pytest.mark.simulator],
 }
 
 

@@ -2,65 +2,87 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tvm.script import tirx as T
+from tvm.tirx import PrimFunc
 
 from tirx_attn.barriers import PROTOCOL_ATTRIBUTE
 from tirx_attn.barriers.render import declaration
-from tirx_attn.config import AttentionConfig
-from tirx_attn.roles.context import DTYPE, Context
+from tirx_attn.config import RUNTIME, AttentionConfig
+from tirx_attn.roles.context import Context, clear_unused_rows
 from tirx_attn.roles.correction import correction_role
 from tirx_attn.roles.epilogue import store_role
 from tirx_attn.roles.load import load_role
 from tirx_attn.roles.mma import mma_role
+from tirx_attn.roles.parameters import Parameters
 from tirx_attn.roles.softmax import softmax_role
 from tirx_attn.schedule.plan import Plan, make_plan
 from tirx_attn.schedule.schedule import Schedule
 
 
 def get_flash_attention4_kernel(
-    B: int,
-    Sq: int,
-    Skv: int,
+    B: int | None,
+    Sq: int | None,
+    Skv: int | None,
     Hq: int,
     Hkv: int,
     D: int,
     is_causal: bool = False,
     *,
+    dtype: str = "float16",
+    scale: float | Literal["runtime"] | None = None,
+    return_lse: bool = False,
     schedule: Schedule | None = None,
-):
+) -> PrimFunc:
     """FlashAttention-4 forward for NVIDIA Blackwell as a TIRx PrimFunc.
 
-    The PrimFunc computes O = softmax(Q·Kᵀ/sqrt(D))·V. Its parameters are contiguous fp16 tensors
-    Q [B, Sq, Hq, D], K [B, Skv, Hkv, D], V [B, Skv, Hkv, D] and the output O [B, Sq, Hq, D]. Compile it with
+    The PrimFunc computes O = softmax(Q·Kᵀ·scale)·V. Its parameters are, in this order, Q [B, Sq, Hq, D],
+    K [B, Skv, Hkv, D], V [B, Skv, Hkv, D] and the output O [B, Sq, Hq, D] in `dtype`; with `return_lse` the output
+    LSE [B, Hq, Sq] in fp32 (natural logarithm; −inf for a row without a key); with scale="runtime" the factor as a
+    float32. Q, K, V and O may have any strides that are multiples of 16 bytes, with a contiguous last dimension and a
+    base aligned to 16 bytes; LSE is compact. Compile it with
     `tvm.compile(tvm.IRModule({"main": kernel}), target=target, tir_pipeline="tirx")`.
 
+    Results are the same bits from run to run, whatever else is in the batch. A launch with a size of 0 is a ValueError
+    of the host code: callers answer it without a launch.
+
     Args:
-        B, Sq, Skv, Hq, Hkv, D, is_causal: the problem; see AttentionConfig for ranges and mask alignment.
+        B, Sq, Skv: sizes, or None for sizes that are read from the tensors at run time.
+        Hq, Hkv, D, is_causal, dtype, scale, return_lse: the problem; see AttentionConfig.
         schedule: how to run it; None takes the tuning table's row.
 
     Raises:
         TypeError, ValueError: naming the argument, its value and the allowed values, before any TVM work.
     """
-    return build_kernel(make_plan(AttentionConfig(B, Sq, Skv, Hq, Hkv, D, is_causal), schedule))
+    config = AttentionConfig(B, Sq, Skv, Hq, Hkv, D, is_causal, dtype=dtype, scale=scale, return_lse=return_lse)
+    return build_kernel(make_plan(config, schedule))
 
 
-def build_kernel(plan: Plan):
+def build_kernel(plan: Plan) -> PrimFunc:
     """The PrimFunc of a plan."""
     config = plan.config
     SOFTMAX, CORRECTION, MMA, LOAD, STORE = plan.warps.roles
+    tensors = Parameters(plan)
+    q_layout, o_layout = (tensors.layout(name, tensors.queries) for name in "qo")
+    k_layout, v_layout = (tensors.layout(name, tensors.keys) for name in "kv")
 
     @T.prim_func
-    def flash_attention4(q: T.handle, k: T.handle, v: T.handle, o: T.handle):
-        Q = T.match_buffer(q, (config.B, config.Sq, config.Hq, config.D), DTYPE)
-        K = T.match_buffer(k, (config.B, config.Skv, config.Hkv, config.D), DTYPE)
-        V = T.match_buffer(v, (config.B, config.Skv, config.Hkv, config.D), DTYPE)
-        O = T.match_buffer(o, (config.B, config.Sq, config.Hq, config.D), DTYPE)
+    def flash_attention4(q: T.handle, k: T.handle, v: T.handle, o: T.handle, lse: T.handle, scale: T.float32):
+        Q = T.match_buffer(q, tensors.queries, config.dtype, **q_layout)
+        K = T.match_buffer(k, tensors.keys, config.dtype, **k_layout)
+        V = T.match_buffer(v, tensors.keys, config.dtype, **v_layout)
+        O = T.match_buffer(o, tensors.queries, config.dtype, **o_layout)
+        LSE = T.match_buffer(lse, tensors.lse, "float32")
+        tensors.refuse_misfits(scale)
+        counts = T.meta_var(tensors.counts())
         T.device_entry()
         # One CTA per SM; without this bound ptxas drops setmaxnreg.
         T.attr({"tirx.launch_bounds_min_blocks_per_sm": 1})
-        ctx = Context(plan, Q, K, V, O)
+        ctx = Context(plan, counts, Q, K, V, O, LSE, scale)
         ctx.tmem.commit()
         T.ptx.fence.mbarrier_init.release.cluster()
+        clear_unused_rows(ctx)
         T.cuda.cta_sync()
 
         if ctx.warpgroup <= SOFTMAX.warpgroups[-1]:
@@ -82,4 +104,7 @@ def build_kernel(plan: Plan):
         T.cuda.cta_sync()
         ctx.tmem.dealloc()
 
-    return flash_attention4.with_attr(PROTOCOL_ATTRIBUTE, declaration(plan))
+    present = {"LSE": config.return_lse, "scale": config.scale == RUNTIME}
+    params = [param for param in flash_attention4.params if present.get(param.name, True)]
+    func = PrimFunc(params, flash_attention4.body, flash_attention4.ret_type, flash_attention4.attrs)
+    return func.with_attr(PROTOCOL_ATTRIBUTE, declaration(plan))

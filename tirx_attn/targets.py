@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+TMA_ALIGNMENT = 16
+"""Bytes that the base address and the strides of a TMA descriptor are multiples of."""
+
+TMA_MAX_STRIDE = 2**40
+"""Strides of a TMA descriptor are smaller, in bytes."""
+
 
 @dataclass(frozen=True)
 class Target:

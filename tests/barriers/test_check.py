@@ -9,21 +9,29 @@ import pytest
 
 from tests.barriers.checked import BIG, all_mutants, headline, judge, kernel, plan
 from tests.cases import CASES
-from tirx_attn.barriers.check import RESCALES, check
+from tirx_attn.barriers.check import NONE_TAKEN, SOME_TAKEN, check
 from tirx_attn.barriers.checker.rewrite import leaves
 
-QUICK = ("causal_rows_without_keys", "correction", "softmax")
-"""A causal problem, and the bases of the mutants: between them both values of every knob but kv_stages."""
+BASES = ("correction", "softmax")
+"""The bases of the mutants: between them both values of every knob but kv_stages."""
 
 SHIPPED = [
-    *QUICK,
-    *(pytest.param(case.name, marks=pytest.mark.slow) for case in CASES if case.name not in QUICK),
+    BASES[0],
+    *(pytest.param(name, marks=pytest.mark.slow) for name in (BASES[1], *(case.name for case in CASES))),
     *(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.alone]) for name in BIG),
 ]
-BOTH = pytest.mark.parametrize("base", ["correction", "softmax"])
+BOTH = pytest.mark.parametrize("base", ["correction", pytest.param("softmax", marks=pytest.mark.slow)])
 PLACE = r"\(roles/\w+\.py:\d+; (roles/)?\w+\.py:\d+\)"
 """Source positions of the two accesses of a race."""
 
+LARGE = "branch on data (roles/softmax.py) always taken"
+RESCALE = "branch on data (roles/correction.py) always taken"
+PLAYED = {LARGE, RESCALE, NONE_TAKEN, SOME_TAKEN}
+
+
+def played(branch: str) -> str:
+    """What was played, without the line of the source."""
+    return re.sub(r"\.py:\d+", ".py", branch)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -33,21 +41,25 @@ def test_shipped_kernels_are_clean_within_two_seconds(name):
     report = check(func)
     assert time.process_time() - start <= 2
     assert (report.verdict, report.findings) == ("clean", [])
-    assert {branch for _, branch, _ in report.plays} == set(RESCALES)
+    assert {played(branch) for _, branch, _ in report.plays} == PLAYED
 
 
 class TestWhatIsPlayed:
+    @pytest.mark.slow
     def test_first_and_last_cta_with_every_outcome_of_the_rescale(self):
         report = check(kernel("causal_rows_without_keys"))  # Sq=512: two tasks of 256 rows, one for each CTA
-        assert [(cta, branch) for cta, branch, _ in report.plays] == [(cta, b) for cta in (0, 1) for b in RESCALES]
+        assert [cta for cta, _, _ in report.plays] == [0] * len(PLAYED) + [1] * len(PLAYED)
+        for number in (0, 1):
+            assert {played(branch) for cta, branch, _ in report.plays if cta == number} == PLAYED
 
     def test_a_rescale_is_more_events_than_none(self):
-        events = {branch: number for _, branch, number in check(kernel("correction")).plays}
-        every, none, some = (events[branch] for branch in RESCALES)
+        events = {played(branch): number for _, branch, number in check(kernel("correction")).plays}
+        every, none, some = events[RESCALE], events[NONE_TAKEN], events[SOME_TAKEN]
         # 4 tasks x 3 blocks x 2 stages x 4 warps, each with a load and a store for each part of the 128 columns.
         assert every - none == 4 * 3 * 2 * 4 * 2 * (128 // plan("correction").schedule.rescale_columns)
         assert none < some < every
 
+    @pytest.mark.slow
     def test_a_cta_whose_task_has_no_keys(self):
         """Sq=512 and Skv=256, bottom-right aligned: the rows of the second task's CTA see no key."""
         first, last = (check(kernel("causal_rows_without_keys"), ctas=[cta]) for cta in (0, 1))
@@ -55,14 +67,15 @@ class TestWhatIsPlayed:
         assert len({events for _, _, events in last.plays}) == 1  # nothing to rescale
         assert last.plays[0][2] < min(events for _, _, events in first.plays)
 
+    @pytest.mark.slow
     def test_chosen_ctas(self):
         report = check(kernel("causal_rows_without_keys"), ctas=[1, 1])
-        assert [cta for cta, _, _ in report.plays] == [1, 1, 1]
+        assert [cta for cta, _, _ in report.plays] == [1] * len(PLAYED)
 
     def test_as_data(self):
         data = check(kernel("correction")).to_dict()
         assert (data["checker"], data["verdict"], data["findings"]) == ("structural", "clean", [])
-        assert [play["branch"] for play in data["plays"]] == list(RESCALES)
+        assert {played(play["branch"]) for play in data["plays"]} == PLAYED
 
     def test_event_limit_is_a_hang(self):
         report = check(kernel("correction"), limit=100)
@@ -103,7 +116,7 @@ class TestNamedCounterexamples:
             r"correction\) at wait on p_o_rescale \(roles/mma\.py:\d+\)",
             headline(report),
         )
-        assert report.findings[0].message.endswith("in CTA 0, rescale in no block")
+        assert report.findings[0].message.endswith("in CTA 0, no branch on data taken")
 
     def test_missing_initial_credit(self, base):
         report = judge(base, "drop initial credit", "p_o_rescale")
@@ -152,6 +165,7 @@ class TestDeadlocks:
         assert headline(report).startswith("softmax_corr.empty: deadlock, softmax 0 waits for softmax_corr.empty[0]")
         assert report.findings[0].role == "correction"
 
+    @pytest.mark.slow
     def test_turns_of_the_exponentials(self):
         report = judge("softmax", "drop arrival", "exp_turn")
         line = headline(report)
@@ -173,6 +187,7 @@ class TestArrivals:
         over = next(finding for finding in report.findings if finding.kind == "over-arrival")
         assert "softmax 0 arrives when all 255 arrivals are there (correction 128, softmax 0 128)" in over.message
 
+    @pytest.mark.slow
     def test_aliased_phase(self):
         report = judge("softmax", "double arrival", "o_staged.empty")
         assert re.fullmatch(

@@ -11,7 +11,7 @@ from tests.barriers.checked import headline, judge, kernel
 from tirx_attn.barriers.check import check
 from tirx_attn.barriers.checker.rewrite import edit, leaves, with_argument
 
-BOTH = pytest.mark.parametrize("base", ["correction", "softmax"])
+BOTH = pytest.mark.parametrize("base", ["correction", pytest.param("softmax", marks=pytest.mark.slow)])
 
 
 def changed(base: str, operator: str, change, number: int = 0):
@@ -54,6 +54,7 @@ class TestTensorMemory:
         report = judge("correction", "drop dealloc")
         assert headline(report) == "tensor memory is not freed at the end of the kernel"
 
+    @pytest.mark.slow
     def test_tmem_is_freed_early(self):
         report = judge("softmax", "TMEM freed early")
         assert report.findings[0].kind == "race"

@@ -11,6 +11,8 @@ import pytest
 
 from tests.barriers.checked import find, headline, judge, kernel
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 SCRIPT = """

@@ -40,7 +40,29 @@ def test_everything_for_both_architectures(tirx_attn, tmp_path):
     assert (folder / f"{STEM}.sm_100a.cubin").read_bytes()[:4] == b"\x7fELF"
     assert "setmaxnreg" in (folder / f"{STEM}.sm_100a.cu").read_text()
     assert "USETMAXREG" in (folder / f"{STEM}.sm_103a.sass").read_text()
-    assert "def flash_attention4(" in (folder / f"{STEM}.sm_103a.tir").read_text()
+    assert "def flash_attention4[" in (folder / f"{STEM}.sm_103a.tir").read_text()  # [the strides]
+
+
+def test_a_kernel_for_all_lengths(tirx_attn, tmp_path):
+    options = ["--causal", "--dtype", "bf16", "--lse", "--scale", "runtime", "--emit", "cubin,cuda"]
+    result = tirx_attn("build", "--shape", "_,_,_,14,2,64", *options, "-o", str(tmp_path), "--json")
+    assert result.exit_code == 0, result.stderr
+    (build,) = json.loads(result.stdout)["builds"]
+    config = {"B": None, "Sq": None, "Skv": None, "dtype": "bfloat16", "scale": "runtime", "return_lse": True}
+    assert build["config"] | config == build["config"]
+    assert [parameter["name"] for parameter in build["parameters"]] == ["Q", "K", "V", "O", "LSE", "scale"]
+    assert build["parameters"][4] == {"name": "LSE", "dtype": "float32", "shape": "[B, 14, Sq]"}
+    assert build["resources"]["registers"] == 128
+    assert build["resources"]["register_requests"] == [200, 64, 48]
+    # Q and O have two tiles each, of 128 x 64 x 2 bytes; mailbox and barriers take 1024 bytes each
+    tiles = 4 + build["schedule"]["kv_stages"]
+    assert build["resources"]["dynamic_smem"] == tiles * 128 * 64 * 2 + 2 * 1024
+    stem = "flash_attention4_b_sq_skv_hq14_hkv2_d64_causal_bf16_lse_scale_runtime.sm_100a"
+    assert {path.name for path in tmp_path.iterdir()} == {f"{stem}.cubin", f"{stem}.cu"}
+    assert (tmp_path / f"{stem}.cubin").read_bytes()[:4] == b"\x7fELF"
+    source = (tmp_path / f"{stem}.cu").read_text()
+    assert "nv_bfloat16" in source
+    assert "float scale" in source
 
 
 def test_readable(tirx_attn, tmp_path):

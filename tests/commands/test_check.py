@@ -41,6 +41,19 @@ def test_the_demo_passes(tirx_attn):
         assert [step["status"] for step in kernel["steps"]] == ["passed"] * 10
 
 
+def test_the_data_type_is_the_kernels(tirx_attn, monkeypatch):
+    from tirx_attn import kernel
+
+    monkeypatch.setattr(kernel, "build_kernel", lambda plan: plan.config)
+    proved = []
+    monkeypatch.setattr(proof, "prove", lambda config, problem, *_: proved.append((config, problem.config)) or [])
+    result = tirx_attn("check", "--shape", SHAPE, "--dtype", "bf16", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["config"]["dtype"] == "bfloat16"
+    (configs,) = proved
+    assert [config.dtype for config in configs] == ["bfloat16", "bfloat16"]
+
+
 def test_without_the_simulator_the_rest_is_skipped_and_that_is_no_success(tirx_attn, monkeypatch):
     def missing():
         raise SimulatorUnavailable("cargo is missing: install it")

@@ -44,6 +44,15 @@ def test_every_command_has_help_with_an_example_and_json(tirx_attn):
         assert f"Example: tirx-attn {name}" in " ".join(result.stdout.split())
 
 
+def test_help_shows_underscores(tirx_attn):
+    """Help is Markdown, to which they may mean emphasis."""
+    for name in ("build", "plan"):
+        text = " ".join(tirx_attn(name, "--help").stdout.replace("│", " ").split())
+        assert "_ leaves B, Sq or Skv to run time." in text
+        assert f"tirx-attn {name} --shape _,_,_,32,8,128 " in text
+    assert "run time" not in tirx_attn("check", "--help").stdout
+
+
 def test_version(tirx_attn):
     result = tirx_attn("--version")
     assert result.exit_code == 0
@@ -57,7 +66,13 @@ def test_version(tirx_attn):
         (["plan", "--shape", SHAPE, "--arch", "sm_90a"], "arch='sm_90a': allowed values are sm_100a, sm_103a"),
         (["plan", "--shape", SHAPE, "--schedule", "x=1"], "KEY='x': allowed values are pv_split"),
         (["check", "--shape", SHAPE, "--time-limit", "0"], "--time-limit '0': allowed values are positive seconds"),
-        (["check", "--shape", "1,256,200,2,1,128"], "Skv=200: allowed values"),
+        (["check", "--shape", "1,256,256,2,1,96"], "D=96: allowed head sizes are 64, 128"),
+        (["check", "--shape", "1,256,_,2,1,128"], "Skv='_': allowed values are positive integers, since check needs"),
+        (["check", "--shape", SHAPE, "--dtype", "fp8"], "--dtype 'fp8': allowed values are fp16 (float16), bf16"),
+        (["plan", "--shape", "_,_,_,_,1,128"], "Hq='_': allowed values are positive integers (_ is for B, Sq, Skv"),
+        (["plan", "--shape", SHAPE, "--scale", "0"], "--scale '0': allowed values are numbers from"),
+        (["build", "--shape", SHAPE, "--dtype", "fp8", "-o", "x"], "--dtype 'fp8': allowed values are fp16 (float16)"),
+        (["build", "--shape", SHAPE, "--scale", "auto", "-o", "x"], "--scale 'auto': allowed values are numbers from"),
         (["build", "--shape", SHAPE, "--emit", "ptx", "-o", "x"], "--emit 'ptx': 'ptx': allowed values are cubin"),
         (["mutants", "--simulate", "some"], "--simulate some: allowed values are unsettled, all, none"),
         (["build", "--shape", SHAPE, "-o", f"{__file__}/x"], "is not a folder, allowed are folders"),

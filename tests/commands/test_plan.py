@@ -41,6 +41,25 @@ def test_causal_figures(tirx_attn):
     assert plan["plan"]["launch"]["grid"] == plan["plan"]["launch"]["tasks"] == 128
 
 
+def test_run_time_figures(tirx_attn):
+    plan = document(tirx_attn, "--shape", "_,_,_,32,8,128")
+    assert plan["config"] | {"Hq": 32, "is_causal": False, "dtype": "float16", "scale": None} == plan["config"]
+    expected = {"grid": 148, "tasks": None, "m_blocks": None, "l2_heads": None, "persistent": True}
+    assert plan["plan"]["launch"] | expected == plan["plan"]["launch"]
+    assert plan["parameters"][0] == {"name": "Q", "dtype": "float16", "shape": "[B, Sq, 32, 128]"}
+
+
+def test_run_time_causal_figures(tirx_attn):
+    options = ["--causal", "--dtype", "bf16", "--lse", "--scale", "runtime"]
+    plan = document(tirx_attn, "--shape", "2,_,4096,14,2,64", *options)
+    config = {"B": 2, "Sq": None, "dtype": "bfloat16", "scale": "runtime", "return_lse": True}
+    assert plan["config"] | config == plan["config"]
+    # 4 (batch, K/V head) pairs of 1 MiB fit in L2, whatever Sq is
+    expected = {"grid": None, "tasks": None, "m_blocks": None, "l2_heads": 4}
+    assert plan["plan"]["launch"] | expected == plan["plan"]["launch"]
+    assert [parameter["name"] for parameter in plan["parameters"]] == ["Q", "K", "V", "O", "LSE", "scale"]
+
+
 def test_barriers(tirx_attn):
     protocol = document(tirx_attn, "--shape", "1,1024,1024,32,8,128")["protocol"]
     counts = {edge["name"]: edge["count"] for edge in protocol["edges"]}
@@ -58,13 +77,67 @@ def test_readable(tirx_attn):
         "causal B=1 Sq=4096 Skv=4096 Hq=32 Hkv=8 D=128 on B200 (sm_100a)",
         "tuning row T2",
         "65,536 of 65,536 registers",
-        "32 tokens x 4 heads",
+        "grid       │ 512 CTAs of 512 threads, one at a time per SM",
+        "512 (batch, K/V head, pair of query tiles), one per CTA, longest first",
+        "32 tokens x 4 heads of one K/V head, 128 of 128 rows",
+        "key blocks │ 32 in the longest task",
+        "K and V of 8 (batch, K/V head) at a time",
+        "float16 in and out",
+        "1/sqrt(128)",
+        "not written",
         "softmax_corr.empty",
         "137.473 Gflop",
     ):
         assert part in text
-    (line,) = [line for line in text.splitlines() if "kv_stages" in line]
+    (line,) = [line for line in text.splitlines() if "kv_stages" in line.split()]
     assert line.split()[-2] == "--schedule"
+
+
+def rows(tirx_attn, *arguments):
+    """Name -> value of the tables of two columns."""
+    result = tirx_attn("plan", *arguments)
+    assert result.exit_code == 0, result.stderr
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines()]
+    return {row[0]: row[1] for row in cells if len(row) == 2}
+
+
+def test_readable_for_run_time_lengths(tirx_attn):
+    assert rows(tirx_attn, "--shape", "_,_,_,21,7,64", "--dtype", "bf16", "--lse", "--scale", "runtime") == {
+        "parameters": "Q [B, Sq, 21, 64], K [B, Skv, 7, 64], V [B, Skv, 7, 64], O [B, Sq, 21, 64], LSE [B, 21, Sq], "
+        "scale",
+        "dtype": "bfloat16 in and out, fp32 accumulation",
+        "scale": "a float32 parameter",
+        "LSE": "written in fp32, natural logarithm",
+        "grid": "148 CTAs of 512 threads, persistent, one at a time per SM",
+        "tasks": "known at launch: (batch, K/V head, pair of query tiles), spread evenly over the CTAs",
+        "query tile": "42 tokens x 3 heads of one K/V head, 126 of 128 rows",
+        "key blocks": "known at launch, last to first",
+        "work": "known at launch",
+    }
+
+
+def test_readable_for_run_time_lengths_with_the_mask(tirx_attn):
+    found = rows(tirx_attn, "--shape", "_,_,_,14,2,128", "--causal", "--scale", "0.1")
+    expected = {
+        "scale": "0.1",
+        "grid": "one CTA per task, known at launch; each of 512 threads, one at a time per SM",
+        "tasks": "known at launch: (batch, K/V head, pair of query tiles), one per CTA, longest first",
+        "query tile": "18 tokens x 7 heads of one K/V head, 126 of 128 rows",
+        "in L2": "K and V of as many heads as fit, known at launch",
+    }
+    assert found | expected == found
+
+
+def test_lengths_that_are_known_are_shown(tirx_attn):
+    found = rows(tirx_attn, "--shape", "2,_,4000,32,8,128", "--causal")
+    expected = {
+        "tasks": "known at launch: (batch, K/V head, pair of query tiles), one per CTA, longest first",
+        "key blocks": "32 in the longest task, last to first",
+        "in L2": "K and V of 16 (batch, K/V head) at a time",
+        "work": "known at launch",
+    }
+    assert found | expected == found
+    assert rows(tirx_attn, "--shape", "2,4096,_,32,8,128")["tasks"].startswith("1024 (batch, K/V head, pair of query")
 
 
 def test_no_compiler_is_loaded():

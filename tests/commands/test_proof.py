@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tirx_attn import kernel
 from tirx_attn.commands import proof
 from tirx_attn.commands.arguments import parse_problem
 from tirx_attn.commands.output import Reporter
@@ -28,6 +29,7 @@ def a_kernel_without_faults(monkeypatch):
     structure = proof.Step("structure", None, proof.PASSED, "clean")
     monkeypatch.setattr(proof, "check_structure", lambda func: structure)
     monkeypatch.setattr(proof, "require_simulator", lambda: None)
+    monkeypatch.setattr(kernel, "build_kernel", lambda plan: None)
     monkeypatch.setattr(simulator, "run", right_answer)
     for checker in proof.CHECKERS:
         monkeypatch.setattr(simulator, checker, clean(checker))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import pytest
 
@@ -22,9 +23,12 @@ from tests.runtime.kernels import (
 )
 from tirx_attn.runtime import CompileError, ToolchainError, compile_cubin, generate_cuda, toolchain
 
+compiled = cache(compile_cubin)
+"""For what does not depend on when a source is compiled."""
+
 
 def test_figures_of_a_kernel_with_static_shared_memory():
-    resources = compile_cubin(STATIC_SMEM_CUDA).resources()
+    resources = compiled(STATIC_SMEM_CUDA).resources()
     assert resources.kernel == "reversed"
     assert resources.static_smem == 1000 * 4
     assert resources.dynamic_smem is None
@@ -33,7 +37,7 @@ def test_figures_of_a_kernel_with_static_shared_memory():
 
 
 def test_local_array_is_local_memory_but_no_spill():
-    resources = compile_cubin(LOCAL_ARRAY_CUDA).resources()
+    resources = compiled(LOCAL_ARRAY_CUDA).resources()
     assert resources.local_bytes == 64 * 4
     assert resources.spill_bytes == 0
     assert resources.spill_instructions > 0
@@ -41,7 +45,7 @@ def test_local_array_is_local_memory_but_no_spill():
 
 
 def test_spills_are_reported_and_agree_with_the_frame():
-    cubin = compile_cubin(SPILLING_CUDA)
+    cubin = compiled(SPILLING_CUDA)
     resources = cubin.resources()
     assert resources.registers == 64
     assert resources.spill_bytes > 0
@@ -52,7 +56,7 @@ def test_spills_are_reported_and_agree_with_the_frame():
 
 @pytest.mark.parametrize("source", [STATIC_SMEM_CUDA, LOCAL_ARRAY_CUDA, SPILLING_CUDA])
 def test_elf_and_compiler_log_agree(source):
-    cubin = compile_cubin(source)
+    cubin = compiled(source)
     resources = cubin.resources()
     used = re.search(r"Used (\d+) registers, used (\d+) barriers(.*)", cubin.log)
     assert (resources.registers, resources.barriers) == (int(used[1]), int(used[2]))
@@ -78,13 +82,13 @@ def test_machine_code_is_for_the_architecture_asked_for(arch, number):
 
 
 def test_versions_are_of_one_release():
-    cubin = compile_cubin(STATIC_SMEM_CUDA)
+    cubin = compiled(STATIC_SMEM_CUDA)
     assert cubin.nvrtc_version == cubin.resources().assembler_version
     assert cubin.nvrtc_version.startswith("13.")
 
 
 def test_code_size_is_sixteen_bytes_an_instruction():
-    resources = compile_cubin(STATIC_SMEM_CUDA).resources()
+    resources = compiled(STATIC_SMEM_CUDA).resources()
     assert resources.code_bytes == 16 * resources.instructions
 
 
@@ -129,7 +133,7 @@ def test_a_source_without_a_kernel_has_no_figures():
 
 def test_a_wrong_kernel_name_is_answered_with_the_right_ones():
     with pytest.raises(ValueError, match=r"kernel='nope'.*reversed"):
-        compile_cubin(STATIC_SMEM_CUDA).resources("nope")
+        compiled(STATIC_SMEM_CUDA).resources("nope")
 
 
 def test_time_limit_cancels_the_compilation():
@@ -161,6 +165,7 @@ def test_bad_architecture_is_refused_before_anything_runs(arch):
         compile_cubin(STATIC_SMEM_CUDA, arch)
 
 
+@pytest.mark.slow
 def test_threads_may_compile_at_the_same_time():
     sources = [STATIC_SMEM_CUDA.replace("1000", str(words)) for words in (256, 512, 768, 1024)]
     with ThreadPoolExecutor(4) as pool:
@@ -169,7 +174,7 @@ def test_threads_may_compile_at_the_same_time():
 
 
 def test_equal_sources_give_equal_machine_code():
-    assert compile_cubin(SPILLING_CUDA).image == compile_cubin(SPILLING_CUDA).image
+    assert compile_cubin(SPILLING_CUDA).image == compiled(SPILLING_CUDA).image
 
 
 def test_environment_is_left_alone():

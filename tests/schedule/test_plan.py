@@ -15,10 +15,18 @@ from tirx_attn.targets import B200
 
 FULL = AttentionConfig(1, 8192, 8192, 32, 32, 128)
 CAUSAL = replace(FULL, is_causal=True)
+OPEN = AttentionConfig(None, None, None, 6, 2, 64)
 TILE = 32 * 1024
 """Bytes of 128 rows of 128 fp16 elements."""
 
-PLANS = [pytest.param(make_plan(case.config, case.schedule), id=case.name) for case in CASES]
+HALF = 16 * 1024
+"""The same of 64 elements."""
+
+PLANS = [
+    *[pytest.param(make_plan(case.config, case.schedule), id=case.name) for case in CASES],
+    pytest.param(make_plan(OPEN), id="open"),
+    pytest.param(make_plan(replace(OPEN, is_causal=True, dtype="bf16", scale="runtime", return_lse=True)), id="all"),
+]
 
 
 def spans(regions) -> list[tuple[str, int, int]]:
@@ -39,13 +47,25 @@ def test_tensor_memory_map(config):
     assert tmem.regions == (*tmem.s, *tmem.p, *tmem.o)
 
 
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_tensor_memory_map_of_head_size_64(causal):
+    tmem = make_plan(replace(OPEN, is_causal=causal)).tmem
+    assert spans(tmem.s) == [("s0", 0, 128), ("s1", 128, 256)]
+    assert spans(tmem.p) == [("p0", 384, 448), ("p1", 448, 512)]
+    assert spans(tmem.o) == [("o0", 256, 320), ("o1", 320, 384)]
+    assert tmem.columns == 512
+
+
 @pytest.mark.parametrize("plan", PLANS)
 def test_tensor_memory_regions_overlap_only_where_declared(plan):
     tmem = plan.tmem
-    for p, s in zip(tmem.p, tmem.s, strict=True):
-        assert p.end == s.end  # the upper half of its own S
-        assert p.size * 2 == s.size
     owned = [*tmem.s, *tmem.o]
+    for p, s in zip(tmem.p, tmem.s, strict=True):
+        assert p.size * 2 == s.size
+        if plan.config.D == 128:
+            assert p.end == s.end  # the upper half of its own S
+        else:
+            owned.append(p)
     assert not any(overlap(a, b) for a in owned for b in owned if a is not b)
     assert all(0 <= region.start < region.end <= plan.target.tmem_columns for region in tmem.regions)
 
@@ -62,6 +82,19 @@ def test_shared_memory_map_of_three_slots():
     assert smem.size == 231424
 
 
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_shared_memory_map_of_head_size_64(causal):
+    smem = make_plan(replace(OPEN, is_causal=causal)).smem
+    assert spans(smem.regions) == [
+        ("q", 0, 2 * HALF),
+        ("kv", 2 * HALF, 8 * HALF),
+        ("o", 8 * HALF, 10 * HALF),
+        ("mailbox", 10 * HALF, 10 * HALF + 1024),
+        ("control", 10 * HALF + 1024, 10 * HALF + 2048),
+    ]
+    assert smem.size == 165888
+
+
 @pytest.mark.parametrize("plan", PLANS)
 def test_shared_memory_regions_are_disjoint_and_aligned(plan):
     regions = plan.smem.regions
@@ -70,10 +103,19 @@ def test_shared_memory_regions_are_disjoint_and_aligned(plan):
     for tiles in (plan.smem.q, plan.smem.kv, plan.smem.o):
         assert tiles.start % 1024 == 0  # the 128-byte swizzle repeats every 1024 bytes
         assert tiles.size % plan.tile_bytes == 0
-    assert plan.smem.kv.size == plan.schedule.kv_stages * TILE
+    assert plan.tile_bytes == 128 * plan.config.D * 2
+    assert plan.smem.kv.size == plan.schedule.kv_stages * plan.tile_bytes
     assert plan.smem.mailbox.size == 2 * 128 * 4
     assert plan.smem.size <= 227 * 1024
-    assert plan.tile_bytes == TILE
+
+
+@pytest.mark.parametrize(
+    ("ratio", "d", "rows"),
+    [(1, 128, 128), (3, 128, 126), (3, 64, 126), (12, 128, 120), (65, 64, 65), (127, 128, 127), (128, 64, 128)],
+)
+def test_a_q_load_brings_the_used_rows(ratio, d, rows):
+    plan = make_plan(AttentionConfig(None, None, None, 2 * ratio, 2, d))
+    assert plan.q_tile_bytes == rows * d * 2
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -141,6 +183,23 @@ def test_one_slot_too_many_is_refused():
         make_plan(FULL, Schedule(kv_stages=4))
 
 
+def test_the_deepest_rings_that_fit():
+    for d, stages in ((64, 10), (128, 3)):
+        config = replace(FULL, D=d)
+        assert make_plan(config, Schedule(kv_stages=stages)).smem.size == 231424
+        with pytest.raises(ValueError, match=rf"kv_stages={stages + 1}: needs .* bytes of shared memory"):
+            make_plan(config, Schedule(kv_stages=stages + 1))
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_task_numbers_stay_below_2_to_the_30(causal):
+    assert make_plan(AttentionConfig(2**15 - 1, 256, 128, 2**15, 2**15, 128, causal)).tasks == 2**30 - 2**15
+    with pytest.raises(
+        ValueError, match=r"B=32768, Hkv=32768, Sq=256: 1073741824 tasks, allowed are fewer than 1073741824"
+    ):
+        make_plan(AttentionConfig(2**15, 256, 128, 2**15, 2**15, 128, causal))
+
+
 def test_a_schedule_of_another_type_is_refused():
     with pytest.raises(TypeError, match=r"schedule=\{\}: allowed values are None and tirx_attn.Schedule"):
         make_plan(FULL, {})
@@ -157,6 +216,8 @@ def test_a_schedule_of_another_type_is_refused():
         ((2, 1, 128, 8, 4, 128), 1, 8, 8),
         ((1, 8192, 8192, 32, 32, 128), 32, 1024, 148),
         ((1, 4096, 4096, 32, 4, 128), 128, 512, 148),
+        ((2, 85, 1, 3, 1, 64), 2, 4, 4),  # 42 tokens of 3 heads in each tile
+        ((1, 2, 1, 65, 1, 64), 1, 1, 1),  # one token in each
     ],
 )
 def test_tasks_and_grid(arguments, m_blocks, tasks, full_grid):
@@ -172,19 +233,6 @@ def test_tasks_and_grid(arguments, m_blocks, tasks, full_grid):
 @pytest.mark.parametrize(("asked", "grid"), [(1, 1), (2, 2), (5, 5), (6, 6), (7, 6), (148, 6), (None, 6)])
 def test_a_persistent_grid_has_no_idle_cta(asked, grid):
     assert make_plan(AttentionConfig(1, 512, 256, 3, 3, 128), Schedule(persistent_ctas=asked)).grid == grid
-
-
-@pytest.mark.parametrize(
-    ("arguments", "budget", "heads"),
-    [
-        ((1, 8192, 8192, 32, 32, 128, True), 50 * 2**20, 12),  # K and V of a head: 4 MiB
-        ((1, 8192, 8192, 32, 32, 128, True), 4 * 2**20, 1),
-        ((1, 8192, 8192, 32, 32, 128, True), 1, 1),
-        ((2, 256, 256, 4, 2, 128, True), 50 * 2**20, 4),  # never more than there are
-    ],
-)
-def test_heads_in_the_l2_budget(arguments, budget, heads):
-    assert make_plan(AttentionConfig(*arguments), Schedule(l2_budget=budget)).l2_heads == heads
 
 
 def test_the_epilogue_role_is_the_owner():

@@ -7,8 +7,9 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from tirx_attn import AttentionConfig, Schedule
+from tirx_attn.config import HEAD_DIMS
 from tirx_attn.schedule import make_plan, tuned_schedule
-from tirx_attn.schedule.tuning import TUNING_TABLE, tuning_row
+from tirx_attn.schedule.tuning import KV_STAGES, TUNING_TABLE, tuning_row
 from tirx_attn.targets import B200, B300, TARGETS, target_for
 
 FULL = AttentionConfig(1, 256, 256, 1, 1, 128)
@@ -38,8 +39,8 @@ def refused(error: type[Exception], **changes) -> str:
         ("softmax_registers", [16, 201, 264, 0], "multiples of 8 from 24 to 256"),
         ("correction_registers", [16, 63, 264], "multiples of 8 from 24 to 256"),
         ("issue_registers", [16, 50, 264], "multiples of 8 from 24 to 256"),
-        ("l2_budget", [0, -1], "positive byte counts"),
-        ("persistent_ctas", [0, -2], "None and positive integers"),
+        ("l2_budget", [0, -1, 2**31], "positive byte counts below 2**31"),
+        ("persistent_ctas", [0, -2, 2**30 + 1], "None and positive integers up to 2**30"),
     ],
 )
 def test_a_value_out_of_range_names_argument_value_and_allowed(name, values, allowed):
@@ -104,6 +105,21 @@ def test_only_a_target_with_slow_exponentials_emulates(config):
 @pytest.mark.parametrize("config", [FULL, CAUSAL], ids=["full", "causal"])
 def test_the_tuned_schedule_is_the_default_of_a_plan(config, target):
     assert make_plan(config, target=target).schedule is tuning_row(config, target).schedule
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
+@pytest.mark.parametrize("config", [FULL, CAUSAL], ids=["full", "causal"])
+def test_the_ring_is_twice_as_deep_for_half_the_head_size(config, target):
+    """Same row, same bytes: 6 tiles of 128 x 64 are 3 of 128 x 128."""
+    small = replace(config, D=64)
+    row, other = tuning_row(config, target), tuning_row(small, target)
+    assert (row.schedule.kv_stages, other.schedule.kv_stages) == (3, 6)
+    assert (other.id, replace(other.schedule, kv_stages=3)) == (row.id, row.schedule)
+    assert make_plan(small, target=target).smem.kv.size == make_plan(config, target=target).smem.kv.size
+
+
+def test_every_head_size_has_a_ring():
+    assert set(KV_STAGES) == set(HEAD_DIMS)
 
 
 def test_every_tuning_row_is_reached_and_has_an_id_of_its_own():

@@ -11,6 +11,7 @@ import pytest
 from tests.schedule.tir import Thread
 from tirx_attn import AttentionConfig, Schedule
 from tirx_attn.schedule import Plan, make_plan
+from tirx_attn.schedule.plan import Launch
 
 FULL = AttentionConfig(2, 600, 256, 4, 2, 128)
 CAUSAL = replace(FULL, is_causal=True)
@@ -19,18 +20,22 @@ EXAMPLE = make_plan(AttentionConfig(1, 512, 512, 4, 2, 128, True))
 """Two K/V heads of four tasks each that walk 1, 2, 3 and 4 key blocks."""
 
 
-def walker_kernel(make_tasks, tasks: int, ctas: int):
-    """ORDER[linear task index] = CTA, turn, batch, K/V head, m_block, written by one warp per CTA."""
+def walker_kernel(make_tasks, tasks: int, ctas: int, has_counts: bool = False):
+    """ORDER[linear task index] = CTA, turn, batch, K/V head, m_block, written by one warp per CTA.
+
+    `make_tasks` gets three int32 variables: batches, m_blocks, heads in L2. They are parameters if `has_counts`.
+    """
     from tvm.script import tirx as T
+    from tvm.tirx import PrimFunc
 
     @T.prim_func
-    def walker(order: T.handle):
+    def walker(order: T.handle, batches: T.int32, m_blocks: T.int32, l2_heads: T.int32):
         ORDER = T.match_buffer(order, (tasks, 5), "int32")
         T.device_entry()
         cta = T.cta_id([ctas])
         T.thread_id([32])
         turn = T.local_scalar("int32")
-        task = make_tasks()
+        task = make_tasks(batches, m_blocks, l2_heads)
         turn = 0
         task.init(cta)
         while task.valid():
@@ -42,28 +47,48 @@ def walker_kernel(make_tasks, tasks: int, ctas: int):
             turn = turn + 1
             task.next_tile()
 
-    return walker
+    return walker if has_counts else PrimFunc(walker.params[:1], walker.body, walker.ret_type, walker.attrs)
 
 
-def walk(kernel, tasks: int, ctas: int) -> list[list[int]]:
+def walk(kernel, tasks: int, ctas: int, *counts: int) -> list[list[int]]:
     """The rows of ORDER; -1 where no CTA went."""
     order = np.full((tasks, 5), -1)
     for cta in range(ctas):
-        Thread(cta, {"ORDER": order}).run(kernel.body)
+        thread = Thread(cta, {"ORDER": order})
+        thread.scalars.update(zip(kernel.params[1:], counts, strict=True))
+        thread.run(kernel.body)
     return order.tolist()
 
 
-def plan_kernel(plan: Plan):
-    """The walker over the tasks that every role of the kernel of `plan` walks."""
-    from tirx_attn.roles.context import Context
+def plan_kernel(plan: Plan, launched: Plan | None = None):
+    """The walker over the tasks that every role of the kernel of `plan` walks.
 
-    context = object.__new__(Context)
-    context.plan, context.config, context.tiles = plan, plan.config, plan.tiles
-    return walker_kernel(lambda: context.tasks("role"), plan.tasks, plan.grid)
+    Where the plan leaves sizes open, `launched` is the plan of the sizes of the launch, whose counts are parameters.
+    """
+    from tirx_attn.roles.context import Context
+    from tirx_attn.roles.parameters import Counts, Parameters
+
+    def tasks(batches, m_blocks, l2_heads):
+        context = object.__new__(Context)
+        context.plan, context.config = plan, plan.config
+        if launched is None:
+            context.counts = Parameters(plan).counts()
+        else:
+            context.counts = Counts(batches, None, None, m_blocks, None, l2_heads)
+        return context.tasks("role")
+
+    total = (launched or plan).tasks
+    return walker_kernel(tasks, total, total if plan.grid is None else plan.grid, has_counts=launched is not None)
 
 
 def walk_plan(plan: Plan) -> list[list[int]]:
     return walk(plan_kernel(plan), plan.tasks, plan.grid)
+
+
+def walk_open(plan: Plan, launched: Plan) -> list[list[int]]:
+    """The walk of a kernel that reads its sizes at run time, launched on those of another plan."""
+    counts = (launched.config.B, launched.tiles.m_blocks, launched.l2_heads())
+    return walk(plan_kernel(plan, launched), launched.tasks, plan.grid or launched.tasks, *counts)
 
 
 def all_tasks(plan: Plan) -> list[tuple[int, int, int]]:
@@ -84,7 +109,7 @@ def test_full_tasks_are_dealt_to_the_ctas_in_turn(ctas):
 def test_causal_tasks_run_longest_first_within_an_l2_group(l2_heads):
     head_bytes = 2 * CAUSAL.Skv * CAUSAL.D * 2
     plan = make_plan(CAUSAL, Schedule(l2_budget=l2_heads * head_bytes))
-    assert plan.l2_heads == l2_heads
+    assert plan.l2_heads() == l2_heads
     order = walk_plan(plan)
     assert sorted(tuple(task) for _, _, *task in order) == all_tasks(plan)
     assert [(cta, turn) for cta, turn, *_ in order] == [(i, 0) for i in range(plan.tasks)]  # one task a CTA
@@ -105,6 +130,41 @@ def test_every_causal_task_occurs_once(arguments, l2_budget):
     assert sorted(tuple(task) for _, _, *task in walk_plan(plan)) == all_tasks(plan)
 
 
+SIZES = [
+    pytest.param(sizes, marks=pytest.mark.slow if depth else (), id=str(sizes))
+    for sizes, depth in {
+        (1, 1, 1): False,
+        (1, 600, 256): True,
+        (2, 600, 256): True,
+        (3, 256, 4096): True,
+        (5, 300, 700): False,
+    }.items()
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("ctas", [1, 7, 64])
+def test_full_tasks_of_a_run_time_batch_are_dealt_in_turn(sizes, ctas):
+    schedule = Schedule(persistent_ctas=ctas)
+    launched = make_plan(AttentionConfig(*sizes, 9, 3, 64), schedule)
+    order = walk_open(make_plan(AttentionConfig(None, None, None, 9, 3, 64), schedule), launched)
+    assert order == walk_plan(launched)
+    assert [tuple(task) for _, _, *task in order] == all_tasks(launched)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("surplus", [None, 0, 3])
+def test_causal_tasks_of_a_run_time_batch_run_in_the_same_order(sizes, surplus):
+    """One CTA a task, or a fixed grid whose surplus CTAs find none."""
+    schedule = Schedule(l2_budget=2**20)
+    launched = make_plan(AttentionConfig(*sizes, 9, 3, 64, True), schedule)
+    launch = Launch(grid=None if surplus is None else launched.tasks + surplus)
+    plan = make_plan(AttentionConfig(None, None, None, 9, 3, 64, True), schedule, launch=launch)
+    order = walk_open(plan, launched)
+    assert order == walk_plan(launched)
+    assert sorted(tuple(task) for _, _, *task in order) == all_tasks(launched)
+
+
 def works(order) -> list[int]:
     """Key blocks of the example's tasks, in the order of the walk."""
     return [EXAMPLE.tiles.key_blocks(m_block) for *_, m_block in order]
@@ -121,11 +181,11 @@ def makespan(jobs: list[int], sms: int) -> int:
 def linear_order():
     from tvm.tirx.lang.tile_scheduler import FlashAttentionLinearScheduler
 
-    return walk(walker_kernel(lambda: FlashAttentionLinearScheduler("role", 1, 2, 4, 8), 8, 8), 8, 8)
+    return walk(walker_kernel(lambda *_: FlashAttentionLinearScheduler("role", 1, 2, 4, 8), 8, 8), 8, 8)
 
 
 def test_the_example_has_jobs_of_1_to_4_twice():
-    assert (EXAMPLE.tasks, EXAMPLE.l2_heads) == (8, 2)
+    assert (EXAMPLE.tasks, EXAMPLE.l2_heads()) == (8, 2)
     assert works(linear_order()) == [1, 2, 3, 4, 1, 2, 3, 4]
     assert works(walk_plan(EXAMPLE)) == [4, 4, 3, 3, 2, 2, 1, 1]
 

@@ -1,11 +1,31 @@
-"""Integer TIR as Python runs it: expressions by substitution, and PrimFuncs of scalars, loops and one result."""
+"""Integer TIR as Python runs it: expressions of variables, and PrimFuncs of scalars, loops and one result."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
+
+OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "FloorDiv": operator.floordiv,
+    "FloorMod": operator.mod,
+    "Min": min,
+    "Max": max,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "And": operator.and_,
+    "Or": operator.or_,
+}
 
 
 @cache
@@ -15,17 +35,45 @@ def _analyzer() -> Any:
     return Analyzer()
 
 
+def simplify(expression: Any) -> Any:
+    """The expression as a TVM pass may rewrite it."""
+    return expression if isinstance(expression, int) else _analyzer().simplify(expression)
+
+
 def evaluate(expression: Any, **values: int) -> int:
-    """Value of an integer expression once its variables, by name, have these values."""
-    if isinstance(expression, int):
-        return expression
-    from tvm import tirx
-    from tvm_ffi import structural_map
+    """Value of an integer expression once its variables, by name, have these values.
 
-    def value(variable: Any) -> Any:
-        return tirx.IntImm("int32", values[variable.name])
+    Raises:
+        OverflowError: int32 arithmetic of some part of it wraps, which C leaves undefined. That of uint32 may wrap.
+    """
+    return expression if isinstance(expression, int) else _value(expression, lambda variable: values[variable.name])
 
-    return int(_analyzer().simplify(structural_map(expression, (tirx.Var, value))))
+
+def _value(node: Any, scalar: Callable[[Any], int]) -> int:
+    """Value of a node; `scalar` has those of variables and of buffers that hold one scalar."""
+    kind = type(node).__name__
+    if kind == "IntImm":
+        return int(node.value)
+    if kind == "Var":
+        return scalar(node)
+    if kind == "TensorLoad":
+        return scalar(node.source)
+    if kind == "Cast":
+        return _wrapped(_value(node.value, scalar), str(node.ty))
+    if kind == "Select":
+        return _value(node.true_value if _value(node.condition, scalar) else node.false_value, scalar)
+    if kind == "Not":
+        return not _value(node.a, scalar)
+    value = OPERATIONS[kind](_value(node.a, scalar), _value(node.b, scalar))
+    wrapped = _wrapped(value, str(node.ty))
+    if wrapped != value and str(node.ty) == "int32":
+        raise OverflowError(f"{node} is {value}")
+    return wrapped
+
+
+def _wrapped(value: int, kind: str) -> int:
+    low, size = {"int32": (-(2**31), 2**32), "uint32": (0, 2**32), "bool": (0, 2)}[kind]
+    return (value - low) % size + low
 
 
 class Thread:
@@ -39,18 +87,7 @@ class Thread:
         getattr(self, "_" + type(statement).__name__)(statement)
 
     def value(self, expression: Any) -> int:
-        from tvm import tirx
-        from tvm.ir import TensorLoad
-        from tvm_ffi import structural_map
-
-        def scalar(node: Any) -> Any:
-            return tirx.IntImm("int32", self.scalars[node])
-
-        def load(node: Any) -> Any:
-            return tirx.IntImm("int32", self.scalars[node.source])
-
-        replaced = structural_map(expression, [(TensorLoad, load)], order="pre")
-        return int(_analyzer().simplify(structural_map(replaced, [(tirx.Var, scalar)])))
+        return _value(expression, self.scalars.__getitem__)
 
     def _AttrStmt(self, s: Any) -> None:
         self.run(s.body)

@@ -120,7 +120,7 @@ def racecheck():
     pytest.importorskip("tirx_harness", reason="needs the simulator: pip install 'tirx-attn[simulator]'")
     verify.require_simulator()
     config = AttentionConfig(1, 256, 256, 1, 1, 128)
-    base = build_kernel(make_plan(config, BASES["correction"]))
+    base = build_kernel(verify.simulated_plan(make_plan(config, BASES["correction"])))
     arrays = RESCALE_PROBES["rescale_every"](config).arrays
 
     def judged(family: str, label: str):

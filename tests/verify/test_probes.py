@@ -42,12 +42,15 @@ def test_closed_form_is_the_reference(name, config):
         assert np.array_equal(reference.astype(np.float16), probe.expected.astype(np.float16))
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=label)
+@pytest.mark.parametrize(
+    "config",
+    [pytest.param(config, marks=pytest.mark.slow if config.B > 1 else (), id=label(config)) for config in CONFIGS],
+)
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("pick", "edge")])
 def test_plain_implementation_passes_inexact_probes(name, config):
     probe = ALL[name](config)
-    plain = same_dtype_attention(probe.q, probe.k, probe.v, causal=config.is_causal)
     if not probe.exact:
+        plain = same_dtype_attention(probe.q, probe.k, probe.v, causal=config.is_causal)
         assert probe.judge(plain).ok
 
 
@@ -97,7 +100,7 @@ def test_edge_sees_the_boundary_beyond_idx():
     config = AttentionConfig(1, 4, 2048, 1, 1, 128, True)
     probe = edge(config, key=2046)
     assert probe.expected[0, :, 0, 0].tolist() == [0, 0, 1 / 2047, 1 / 2048]
-    with pytest.raises(ValueError, match=r"Skv=2048: allowed for idx are at most 1024"):
+    with pytest.raises(ValueError, match=r"Skv=2048: allowed for idx in float16 are at most 1024"):
         idx(config)
     with pytest.raises(ValueError, match=r"key=2048: allowed are 0\.\.2047"):
         edge(config, key=2048)

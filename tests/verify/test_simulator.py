@@ -165,44 +165,6 @@ class TestBinding:
             verify.run(half, {"Q": rows()}, time_limit=0)
 
 
-class TestSimulateBorder:
-    """Bad input to `simulate` fails at the border, without TVM and without a child process."""
-
-    @pytest.fixture(autouse=True)
-    def no_process(self, monkeypatch):
-        def refuse():
-            raise AssertionError("reached the simulator")
-
-        monkeypatch.setattr(simulator, "require_simulator", refuse)
-        monkeypatch.setattr(simulator, "_worker", refuse)
-
-    @pytest.mark.parametrize(
-        ("change", "error", "message"),
-        [
-            ({"q": [1]}, TypeError, r"q is list: allowed are NumPy arrays"),
-            ({"k": np.zeros((1, 128, 1, 128), np.float32)}, TypeError, r"k has dtype float32: allowed is float16"),
-            ({"v": np.zeros((128, 1, 128), np.float16)}, ValueError, r"v has shape \(128, 1, 128\): allowed are four"),
-            ({"k": np.zeros((2, 128, 1, 128), np.float16)}, ValueError, r"k has shape \(2, .*B=1"),
-            ({"v": np.zeros((1, 256, 1, 128), np.float16)}, ValueError, r"v has shape .*shape of k"),
-            ({"q": np.zeros((1, 128, 3, 128), np.float16)}, ValueError, r"Hq=3"),
-            ({"causal": 1}, TypeError, r"is_causal=1"),
-        ],
-        ids=["list", "dtype", "ndim", "batch", "v", "ratio", "causal"],
-    )
-    def test_named(self, change, error, message):
-        shape = (1, 128, 1, 128)
-        arguments = {name: np.zeros(shape, np.float16) for name in "qkv"} | change
-        with pytest.raises(error, match=message):
-            verify.simulate(**arguments)
-
-    @pytest.mark.parametrize("d", [8, 16, 64, 96, 160, 192, 256, 512])
-    def test_head_sizes_are_named(self, d):
-        """D1, D2, D3, D5, D6."""
-        array = np.zeros((1, 128, 1, d), np.float16)
-        with pytest.raises(ValueError, match=rf"D={d}: allowed head sizes are 128"):
-            verify.simulate(array, array, array)
-
-
 class TestMissing:
     def test_simulator(self, monkeypatch):
         monkeypatch.setattr(process.importlib.util, "find_spec", lambda name: None)

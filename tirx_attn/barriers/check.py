@@ -7,7 +7,7 @@ serialised PrimFunc can be checked anywhere. docs/protocol_check.md says what is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,7 @@ from tirx_attn.barriers.checker.declared import Declared, check_executed
 from tirx_attn.barriers.checker.machine import Machine
 from tirx_attn.barriers.checker.memory import Finding
 from tirx_attn.barriers.checker.signals import Fatal
-from tirx_attn.barriers.checker.tir import walk
-from tirx_attn.barriers.checker.translate import extract
+from tirx_attn.barriers.checker.translate import Skeleton, extract
 
 EVENT_LIMIT = 2_000_000
 """A play that has not ended by then is reported as a hang."""
@@ -25,12 +24,25 @@ EVENT_LIMIT = 2_000_000
 EVENTS_PER_CTA = 200_000
 """Where the plays of one CTA are longer than this in sum, no further CTA is played: it would do the same again."""
 
-RESCALES: dict[str, Callable[[int, int, int], bool]] = {
-    "rescale in every block": lambda warp, site, turn: True,
-    "rescale in no block": lambda warp, site, turn: False,
-    "rescale in some warps and blocks": lambda warp, site, turn: (warp + turn) % 2 == 0,
-}
-"""Outcomes of the branches that depend on data: (warp, site, how often the warp branched) -> taken."""
+Outcome = Callable[[int, int, int], bool]
+"""Of the branches that depend on data: (warp, site, how often the warp branched) -> taken."""
+
+
+def outcomes(skeleton: Skeleton) -> dict[str, Outcome]:
+    """What is played: no branch on data taken, each one always taken and the others never, and all now and then."""
+    plays: dict[str, Outcome] = {NONE_TAKEN: lambda warp, site, turn: False}
+    for branch in skeleton.branches:
+        plays[f"{skeleton.sites[branch]} always taken"] = _only(branch)
+    plays[SOME_TAKEN] = lambda warp, site, turn: (warp + turn) % 2 == 0
+    return plays
+
+
+def _only(branch: int) -> Outcome:
+    return lambda warp, site, turn: site == branch
+
+
+NONE_TAKEN = "no branch on data taken"
+SOME_TAKEN = "branches on data taken by some warps, at some times"
 
 
 @dataclass
@@ -39,7 +51,7 @@ class Report:
 
     Attributes:
         findings: faults, the most telling one first.
-        plays: what was played: (CTA, outcome of the rescale branch, events).
+        plays: what was played: (CTA, key of `outcomes`, events).
         seconds: time the check took.
     """
 
@@ -63,22 +75,30 @@ class Report:
         }
 
 
-def check(func: Any, *, ctas: Iterable[int] | None = None, limit: int = EVENT_LIMIT) -> Report:
+def check(
+    func: Any,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    ctas: Iterable[int] | None = None,
+    limit: int = EVENT_LIMIT,
+) -> Report:
     """Check the synchronisation of a PrimFunc.
 
     Args:
-        func: a PrimFunc as generated (not lowered), its lengths baked in.
+        func: a PrimFunc as generated (not lowered).
+        sizes: values of the sizes that it leaves to run time, such as {"B": 1, "Sq": 300, "Skv": 77}.
         ctas: CTAs to play; None plays the first and the last of the grid.
         limit: events after which a play counts as hanging.
 
     Raises:
         Unsupported: a statement has no translation.
+        ValueError: `sizes` are not those that the PrimFunc leaves to run time.
     """
     start = time.monotonic()
-    declared, skeleton, report = Declared(func), extract(func), Report()
+    declared, skeleton, report = Declared(func), extract(func, sizes), Report()
     machines = []
-    for cta in dict.fromkeys(_ctas(func) if ctas is None else ctas):
-        for branch, taken in RESCALES.items():
+    for cta in dict.fromkeys((0, skeleton.grid - 1) if ctas is None else ctas):
+        for branch, taken in outcomes(skeleton).items():
             machine = Machine(skeleton, declared.role_of, taken, declared.edge_name, declared.barrier_name)
             machines.append(machine)
             _play(machine, declared, cta, branch, limit, report)
@@ -96,14 +116,6 @@ _ORDER = (
     "table", "allocation", "registers", "over-arrival", "race", "aliased phase", "early arrival", "first wait",
     "bytes", "hang", "deadlock",
 )  # fmt: skip
-
-
-def _ctas(func: Any) -> list[int]:
-    for statement in walk(func.body):
-        if type(statement).__name__ == "ScopeIdDefStmt" and getattr(statement, "def").scope == 1:
-            grid = int(getattr(statement, "def").extents[0])
-            return [0, grid - 1]
-    return [0]
 
 
 def _play(machine: Machine, declared: Declared, cta: int, branch: str, limit: int, report: Report) -> None:

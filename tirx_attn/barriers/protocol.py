@@ -113,9 +113,9 @@ def protocol(plan: Plan) -> Protocol:
     warps, owner = plan.warps, plan.epilogue
     statistics_to_owner = owner is warps.correction
     edges = [
-        _tma("q_load.full", Q_STAGES, plan, "Q tile of the stage is in shared memory"),
+        _tma("q_load.full", Q_STAGES, plan.q_tile_bytes, "Q tile of the stage is in shared memory"),
         _release("q_load.empty", Q_STAGES, "last QKᵀ of the task has read the Q tile"),
-        _tma("kv_load.full", plan.schedule.kv_stages, plan, "K or V tile is in the ring slot"),
+        _tma("kv_load.full", plan.schedule.kv_stages, plan.tile_bytes, "K or V tile is in the ring slot"),
         _release("kv_load.empty", plan.schedule.kv_stages, "last MMA that reads the slot is complete"),
         Edge(
             "s_ready",
@@ -207,9 +207,9 @@ def _threads(role: Role, signal: str) -> Producer:
     return Producer(role.name, role.threads, signal)
 
 
-def _tma(name: str, stages: int, plan: Plan, protects: str) -> Edge:
-    producer = Producer("load", 1, "expect-tx arrive and the bytes of a full tile")
-    return Edge(name, Kind.TMA, stages, (producer,), ("mma",), protects, tx_bytes=plan.tile_bytes)
+def _tma(name: str, stages: int, tile_bytes: int, protects: str) -> Edge:
+    producer = Producer("load", 1, "expect-tx arrive and the bytes of the tile's boxes")
+    return Edge(name, Kind.TMA, stages, (producer,), ("mma",), protects, tx_bytes=tile_bytes)
 
 
 def _release(name: str, stages: int, protects: str) -> Edge:

@@ -12,20 +12,39 @@ from typing import Annotated, Any
 import typer
 
 from tirx_attn.barriers.protocol import Protocol, protocol
-from tirx_attn.config import AttentionConfig
+from tirx_attn.config import DTYPES, RUN_TIME_NAMES, RUNTIME, SCALES, SIZE_NAMES, AttentionConfig
 from tirx_attn.schedule import Plan, Schedule, make_plan
 from tirx_attn.schedule.tuning import TuningRow, tuning_row
 from tirx_attn.targets import TARGETS, target_for
 
-SHAPE_NAMES = ("B", "Sq", "Skv", "Hq", "Hkv", "D")
 ARCHS = ", ".join(sorted(TARGETS))
 
+OPEN = "_"
+"""How --shape writes a size that is read from the tensors at run time."""
+
+# Help is Markdown: outside of backticks, two underscores would be emphasis.
+SIZES_HELP = "Batch, query and key lengths, query and K/V heads, head size (64 or 128)."
 ShapeOption = Annotated[
     str,
     typer.Option(
         "--shape",
-        metavar=",".join(SHAPE_NAMES),
-        help="Batch, query and key lengths, query and K/V heads, head size (128).",
+        metavar=",".join(SIZE_NAMES),
+        help=f"{SIZES_HELP} `{OPEN}` leaves {', '.join(RUN_TIME_NAMES[:-1])} or {RUN_TIME_NAMES[-1]} to run time.",
+    ),
+]
+FixedShapeOption = Annotated[str, typer.Option("--shape", metavar=",".join(SIZE_NAMES), help=SIZES_HELP)]
+DtypeOption = Annotated[
+    str, typer.Option("--dtype", metavar="|".join(DTYPES.values()), help="Data type of Q, K, V and O.")
+]
+LseOption = Annotated[
+    bool, typer.Option("--lse", help="Also write LSE, the log-sum-exp of each row's scaled logits, in fp32.")
+]
+ScaleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scale",
+        metavar=f"NUMBER|{RUNTIME}",
+        help=f"Factor on the logits; {RUNTIME} makes it a parameter of the kernel. Without it, 1/sqrt(D).",
     ),
 ]
 CausalOption = Annotated[bool, typer.Option("--causal", help="Bottom-right aligned causal mask.")]
@@ -66,15 +85,41 @@ class Problem:
 
     @property
     def stem(self) -> str:
-        """File name that says the problem."""
-        sizes = "_".join(f"{name.lower()}{getattr(self.config, name)}" for name in SHAPE_NAMES)
-        return f"flash_attention4_{sizes}{'_causal' if self.config.is_causal else ''}"
+        """File name that says the problem. What has its default adds nothing; a size left open is its bare name."""
+        config = self.config
+        words = [f"{name.lower()}{'' if size is None else size}" for name, size in self._sizes]
+        words += ["causal"] * config.is_causal
+        words += [DTYPES[config.dtype]] * (config.dtype != AttentionConfig.dtype)
+        words += ["lse"] * config.return_lse
+        words += [] if config.scale is None else [f"scale_{config.scale}".replace("+", "")]
+        return "_".join(["flash_attention4", *words])
 
     @property
     def title(self) -> str:
-        """The problem in words."""
-        sizes = " ".join(f"{name}={getattr(self.config, name)}" for name in SHAPE_NAMES)
-        return f"{'causal' if self.config.is_causal else 'full'} {sizes}"
+        """The problem in words, with the same defaults left out."""
+        config = self.config
+        words = [f"{name}={OPEN if size is None else size}" for name, size in self._sizes]
+        words += [DTYPES[config.dtype]] * (config.dtype != AttentionConfig.dtype)
+        words += ["LSE"] * config.return_lse
+        words += [] if config.scale is None else [f"scale={config.scale}"]
+        return " ".join(["causal" if config.is_causal else "full", *words])
+
+    @property
+    def parameters(self) -> list[dict[str, str]]:
+        """Name, dtype and shape of the kernel's parameters, in their order. A size left open is its name."""
+        size = {name: name if size is None else str(size) for name, size in self._sizes}
+        dtype, queries, keys = self.config.dtype, "B Sq Hq D", "B Skv Hkv D"
+        made = [("Q", dtype, queries), ("K", dtype, keys), ("V", dtype, keys), ("O", dtype, queries)]
+        made += [("LSE", "float32", "B Hq Sq")] * self.config.return_lse
+        made += [("scale", "float32", "")] * (self.config.scale == RUNTIME)
+        return [
+            {"name": name, "dtype": dtype, "shape": f"[{', '.join(size[dim] for dim in shape.split())}]"}
+            for name, dtype, shape in made
+        ]
+
+    @property
+    def _sizes(self) -> list[tuple[str, int | None]]:
+        return [(name, getattr(self.config, name)) for name in SIZE_NAMES]
 
     def to_dict(self) -> dict[str, Any]:
         """The problem as JSON-able data."""
@@ -86,7 +131,16 @@ class Problem:
         }
 
 
-def parse_problem(shape: str, causal: bool, arch: str, changes: Sequence[str] | None = None) -> Problem:
+def parse_problem(
+    shape: str,
+    causal: bool,
+    arch: str,
+    changes: Sequence[str] | None = None,
+    *,
+    dtype: str = "fp16",
+    lse: bool = False,
+    scale: str | None = None,
+) -> Problem:
     """Problem of the options that build, check and plan share.
 
     Raises:
@@ -96,11 +150,14 @@ def parse_problem(shape: str, causal: bool, arch: str, changes: Sequence[str] | 
         target = target_for(arch)
     except ValueError as error:
         raise ArgumentError(f"--arch: {error}") from None
+    name = parse_dtype(dtype)
     try:
-        config = AttentionConfig(*parse_shape(shape), is_causal=causal)
+        config = AttentionConfig(*parse_shape(shape), is_causal=causal, dtype=name, return_lse=lse)
+        row = tuning_row(config, target)
+        make_plan(config, row.schedule, target)  # what it refuses lies in the sizes: a row's schedule fits every target
     except (TypeError, ValueError) as error:
-        raise _prefixed(f"--shape {shape}", error) from None
-    row = tuning_row(config, target)
+        raise _of_shape(shape, error) from None
+    config = with_scale(config, scale)
     parsed = parse_changes(changes or ())
     try:
         schedule = replace(row.schedule, **parsed)
@@ -111,19 +168,48 @@ def parse_problem(shape: str, causal: bool, arch: str, changes: Sequence[str] | 
     return Problem(config, schedule, plan, table, arch, row, parsed)
 
 
-def parse_shape(text: str) -> tuple[int, int, int, int, int, int]:
-    """Six integers of B,Sq,Skv,Hq,Hkv,D; their ranges are AttentionConfig's business."""
+def parse_shape(text: str) -> tuple[int | None, int | None, int | None, int, int, int]:
+    """Sizes of B,Sq,Skv,Hq,Hkv,D, the first three None where left open; their ranges are AttentionConfig's business."""
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) != len(SHAPE_NAMES):
+    if len(parts) != len(SIZE_NAMES):
         raise ArgumentError(
-            f"--shape {text!r} has {len(parts)} values: allowed are six integers {','.join(SHAPE_NAMES)}, "
-            "such as 1,256,256,2,1,128"
+            f"--shape {text!r} has {len(parts)} values: allowed are six integers {','.join(SIZE_NAMES)}, "
+            f"such as 1,256,256,2,1,128, with {OPEN} for those of {', '.join(RUN_TIME_NAMES)} known at run time only"
         )
-    for name, part in zip(SHAPE_NAMES, parts, strict=True):
-        if not re.fullmatch(r"[+-]?[0-9]{1,20}", part):
-            raise ArgumentError(f"--shape {text!r}: {name}={part!r}: allowed values are positive integers")
-    b, sq, skv, hq, hkv, d = map(int, parts)
+    sizes: list[Any] = []
+    for name, part in zip(SIZE_NAMES, parts, strict=True):
+        if name in RUN_TIME_NAMES and part == OPEN:
+            sizes.append(None)
+        elif re.fullmatch(r"[+-]?[0-9]{1,20}", part):
+            sizes.append(int(part))
+        else:
+            also = f" and {OPEN}" if name in RUN_TIME_NAMES else f" ({OPEN} is for {', '.join(RUN_TIME_NAMES)} only)"
+            raise ArgumentError(f"--shape {text!r}: {name}={part!r}: allowed values are positive integers{also}")
+    b, sq, skv, hq, hkv, d = sizes
     return b, sq, skv, hq, hkv, d
+
+
+def parse_dtype(text: str) -> str:
+    """Full name of a data type."""
+    for name, short in DTYPES.items():
+        if text in (name, short):
+            return name
+    allowed = ", ".join(f"{short} ({name})" for name, short in DTYPES.items())
+    raise ArgumentError(f"--dtype {text!r}: allowed values are {allowed}")
+
+
+def with_scale(config: AttentionConfig, text: str | None) -> AttentionConfig:
+    """`config` with the factor on the logits that a text says; None leaves it at its default."""
+    if text is None or text == RUNTIME:
+        return replace(config, scale=RUNTIME if text else None)
+    try:
+        if not re.fullmatch(r"[0-9.eE+-]+", text):
+            raise ValueError
+        return replace(config, scale=float(text))
+    except ValueError:
+        low, high = SCALES
+        allowed = f"numbers from {low:.3g} to {high:.3g} and {RUNTIME}"
+        raise ArgumentError(f"--scale {text!r}: allowed values are {allowed}") from None
 
 
 def parse_changes(items: Sequence[str]) -> dict[str, Any]:
@@ -190,5 +276,8 @@ def parse_seconds(option: str, text: str) -> float:
     return seconds
 
 
-def _prefixed(option: str, error: Exception) -> ArgumentError:
-    return error if isinstance(error, ArgumentError) else ArgumentError(f"{option}: {error}")
+def _of_shape(text: str, error: Exception) -> ArgumentError:
+    if isinstance(error, ArgumentError):
+        return error
+    message = str(error).replace("None", OPEN)  # a size left open, as --shape writes it
+    return ArgumentError(f"--shape {text}: {message}")

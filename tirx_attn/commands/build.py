@@ -13,8 +13,11 @@ from tirx_attn.commands.arguments import (
     ARCHS,
     ArgumentError,
     CausalOption,
+    DtypeOption,
     JsonOption,
+    LseOption,
     Problem,
+    ScaleOption,
     ScheduleOption,
     ShapeOption,
     parse_list,
@@ -44,6 +47,9 @@ def build(
     shape: ShapeOption,
     folder: FolderOption,
     causal: CausalOption = False,
+    dtype: DtypeOption = "fp16",
+    lse: LseOption = False,
+    scale: ScaleOption = None,
     arch: ArchsOption = None,
     emit: EmitOption = "cubin",
     schedule: ScheduleOption = None,
@@ -54,16 +60,21 @@ def build(
     Needs no GPU and no CUDA toolkit.
 
     Example: tirx-attn build --shape 1,8192,8192,32,8,128 --causal --arch sm_100a --arch sm_103a -o build
+
+    For all lengths: `tirx-attn build --shape _,_,_,32,8,128 --causal --dtype bf16 --lse -o build`
     """
     kinds = parse_list("--emit", emit, EMITS)
-    problems = [parse_problem(shape, causal, name, schedule) for name in dict.fromkeys(arch or ["sm_100a"])]
+    problems = [
+        parse_problem(shape, causal, name, schedule, dtype=dtype, lse=lse, scale=scale)
+        for name in dict.fromkeys(arch or ["sm_100a"])
+    ]
     check_folder(folder)
     reporter = output.Reporter()
     records = []
     for problem in problems:
         built = compile_problem(problem, reporter)
         with reporter.step(f"{problem.arch}: files and resources"):
-            record = machine_code_record(built)
+            record = {"parameters": problem.parameters, **machine_code_record(built)}
             record["files"] = [str(path) for path in save(built, folder, problem.stem, kinds)]
         records.append((problem, record))
     if as_json:

@@ -9,12 +9,15 @@ import typer
 
 from tirx_attn.commands import output, proof
 from tirx_attn.commands.arguments import (
+    OPEN,
     ArchOption,
+    ArgumentError,
     CausalOption,
+    DtypeOption,
+    FixedShapeOption,
     JsonOption,
     Problem,
     ScheduleOption,
-    ShapeOption,
     parse_problem,
     parse_seconds,
 )
@@ -29,8 +32,9 @@ STYLES = {proof.PASSED: "green", proof.FAILED: "bold red", proof.SKIPPED: "yello
 
 @command
 def check(
-    shape: ShapeOption,
+    shape: FixedShapeOption,
     causal: CausalOption = False,
+    dtype: DtypeOption = "fp16",
     arch: ArchOption = "sm_100a",
     schedule: ScheduleOption = None,
     time_limit: TimeLimitOption = "600",
@@ -44,7 +48,12 @@ def check(
     Example: tirx-attn check --shape 1,256,384,2,1,128 --schedule stagger=true
     """
     started = time.perf_counter()
-    problem = parse_problem(shape, causal, arch, schedule)
+    problem = parse_problem(shape, causal, arch, schedule, dtype=dtype)
+    if problem.config.run_time_names:
+        raise ArgumentError(
+            f"--shape {shape}: {problem.config.run_time_names[0]}={OPEN!r}: allowed values are positive integers, "
+            "since check needs lengths to run the kernel at; tests/ checks the run-time kernel itself, at many lengths"
+        )
     limit = parse_seconds("--time-limit", time_limit)
     reporter = output.Reporter(total=1 + len(proof.planned()))
     with reporter.step(f"{problem.title}: TIRx function"):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from tirx_attn.barriers import render
@@ -13,21 +14,31 @@ from tirx_attn.commands import output
 from tirx_attn.commands.arguments import (
     ArchOption,
     CausalOption,
+    DtypeOption,
     JsonOption,
+    LseOption,
     Problem,
+    ScaleOption,
     ScheduleOption,
     ShapeOption,
     parse_problem,
 )
 from tirx_attn.commands.wrap import command
+from tirx_attn.config import RUNTIME, TILE_KEYS, TILE_ROWS
 from tirx_attn.schedule import Schedule
 from tirx_attn.schedule.plan import WARPGROUP_THREADS, Region
+from tirx_attn.schedule.tiles import ceil_div
+
+AT_LAUNCH = "known at launch"
 
 
 @command
 def plan(
     shape: ShapeOption,
     causal: CausalOption = False,
+    dtype: DtypeOption = "fp16",
+    lse: LseOption = False,
+    scale: ScaleOption = None,
     arch: ArchOption = "sm_100a",
     schedule: ScheduleOption = None,
     as_json: JsonOption = False,
@@ -35,14 +46,17 @@ def plan(
     """Show schedule, grid, memory maps, registers and barriers.
 
     Example: tirx-attn plan --shape 1,4096,4096,32,8,128 --causal
+
+    For all lengths: `tirx-attn plan --shape _,_,_,32,8,128 --causal`
     """
-    problem = parse_problem(shape, causal, arch, schedule)
+    problem = parse_problem(shape, causal, arch, schedule, dtype=dtype, lse=lse, scale=scale)
     if as_json:
         output.print_json(plan_document(problem))
         return True
     console = output.stdout()
     console.print(f"[bold]{problem.title}[/bold] on {problem.plan.target.name} ({problem.arch})\n")
     for made in (
+        _kernel(problem),
         _launch(problem),
         _knobs(problem),
         _roles(problem),
@@ -60,22 +74,47 @@ def plan_document(problem: Problem) -> dict[str, Any]:
     return {
         "command": "plan",
         **problem.to_dict(),
+        "parameters": problem.parameters,
         "plan": problem.plan.to_dict(),
         "protocol": render.to_dict(problem.table),
     }
 
 
+def _kernel(problem: Problem) -> Table:
+    config = problem.config
+    made = output.table("Kernel", "what", "value")
+    parameters = (f"{each['name']} {each['shape']}".removesuffix(" []") for each in problem.parameters)
+    made.add_row("parameters", escape(", ".join(parameters)))
+    made.add_row("dtype", f"{config.dtype} in and out, fp32 accumulation")
+    scale = "a float32 parameter" if config.scale == RUNTIME else str(config.scale or f"1/sqrt({config.D})")
+    made.add_row("scale", scale)
+    made.add_row("LSE", "written in fp32, natural logarithm" if config.return_lse else "not written")
+    return made
+
+
 def _launch(problem: Problem) -> Table:
-    plan = problem.plan
+    plan, config, tiles = problem.plan, problem.config, problem.plan.tiles
+    launch = plan.to_dict()["launch"]
+    grid, tasks, l2_heads = launch["grid"], launch["tasks"], launch["l2_heads"]
     made = output.table("Launch", "what", "value")
-    per_cta = f"up to {-(-plan.tasks // plan.grid)} per CTA" if plan.is_persistent else "one per CTA, longest first"
-    made.add_row("grid", f"{plan.grid} CTAs of {plan.warps.threads} threads, one at a time per SM")
-    made.add_row("tasks", f"{plan.tasks} (batch, K/V head, pair of query tiles), {per_cta}")
-    made.add_row("query tile", f"{plan.tiles.tokens_per_tile} tokens x {plan.config.ratio} heads of one K/V head")
-    made.add_row("key blocks", f"{plan.tiles.key_blocks(plan.tiles.m_blocks - 1)} in the longest task, last to first")
+    persistent = "persistent, " if plan.is_persistent else ""
+    threads = f"of {plan.warps.threads} threads, {persistent}one at a time per SM"
+    made.add_row("grid", f"{grid} CTAs {threads}" if grid else f"one CTA per task, {AT_LAUNCH}; each {threads}")
     if not plan.is_persistent:
-        made.add_row("in L2", f"K and V of {plan.l2_heads} (batch, K/V head) at a time")
-    made.add_row("work", f"{plan.config.flops / 1e9:,.3f} Gflop in the two products")
+        per_cta = "one per CTA, longest first"
+    else:
+        per_cta = f"up to {ceil_div(tasks, grid)} per CTA" if tasks else "spread evenly over the CTAs"
+    made.add_row("tasks", f"{tasks or f'{AT_LAUNCH}:'} (batch, K/V head, pair of query tiles), {per_cta}")
+    packing = f"{tiles.tokens_per_tile} tokens x {config.ratio} heads of one K/V head"
+    made.add_row("query tile", f"{packing}, {tiles.used_rows} of {TILE_ROWS} rows")
+    # The last query sees all keys, masked or not.
+    blocks = AT_LAUNCH if config.Skv is None else f"{ceil_div(config.Skv, TILE_KEYS)} in the longest task"
+    made.add_row("key blocks", f"{blocks}, last to first")
+    if not plan.is_persistent:
+        heads = f"{l2_heads} (batch, K/V head) at a time" if l2_heads else f"as many heads as fit, {AT_LAUNCH}"
+        made.add_row("in L2", f"K and V of {heads}")
+    work = AT_LAUNCH if config.run_time_names else f"{config.flops / 1e9:,.3f} Gflop in the two products"
+    made.add_row("work", work)
     return made
 
 

@@ -13,7 +13,6 @@ from tvm.script.tirx import tile as Tx
 
 from tirx_attn.config import TILE_ROWS
 from tirx_attn.roles import rowmath
-from tirx_attn.roles.context import DTYPE
 from tirx_attn.schedule.plan import PANEL_COLUMNS, Q_STAGES
 
 PIECE = 16
@@ -72,7 +71,7 @@ class Epilogue:
 
     @T.inline
     def _stage_piece(self, stage, column, o_reg):
-        half = T.alloc_cast_frag(o_reg, DTYPE)
+        half = T.alloc_cast_frag(o_reg, self.ctx.config.dtype)
         Tx.wg.cast(half[:, :], o_reg[:, :])
         Tx.wg.copy(self.ctx.o_smem[stage, :, column : column + PIECE], half[:, :])
 
@@ -97,7 +96,7 @@ def store_role(ctx):
             head: T.let = task.head_idx * RATIO
             bar.o_staged_full.wait(stage, staged.phase)
             # A tile beyond Sq has no row to store; TMA drops the rows of a tile that crosses Sq.
-            if token < ctx.config.Sq:
+            if token < ctx.counts.sq:
                 if T.cuda.elect_sync():
                     for panel in T.unroll(ctx.config.D // PANEL_COLUMNS):
                         Tx.copy_async(

@@ -36,7 +36,7 @@ def load_q(ctx, task, stage, phase):
                 dispatch="tma_explicit",
                 mbar=full.ptr_to([stage]),
             )
-        full.arrive(stage, ctx.plan.tile_bytes)
+        full.arrive(stage, ctx.plan.q_tile_bytes)
 
 
 @T.inline

@@ -77,7 +77,7 @@ def mma_role(ctx):
             bar.kv_load_empty.arrive(slot.stage, pred=T.cuda.elect_sync())
             slot.advance()
             for j in T.serial(key_blocks - 1, unroll=False):
-                # S of block j + 1 follows PV of block j in issue order, so it may overwrite that block's P.
+                # S of block j + 1 follows PV of block j in issue order, so it may overwrite that block's P (TmemPlan).
                 v_slot = slot.stage
                 bar.kv_load_full.wait(slot.stage, slot.phase)
                 slot.advance()

@@ -143,3 +143,15 @@ def scale_columns(x, COLUMNS, factor):
         T.ptx.mov.b64(pair, x[2 * i], x[2 * i + 1])
         scale_pair(pair, factor)
         T.ptx.mov.b64(x[2 * i], x[2 * i + 1], pair)
+
+
+@T.inline
+def shift_columns(x, COLUMNS, summand):
+    """Add a scalar to the first COLUMNS values of `x`, pair by pair."""
+    pair: T.uint64
+    summands: T.uint64
+    T.ptx.mov.b64(summands, summand, summand)
+    for i in T.unroll(COLUMNS // 2):
+        T.ptx.mov.b64(pair, x[2 * i], x[2 * i + 1])
+        T.ptx.add.rn.ftz.f32x2(pair, pair, summands)
+        T.ptx.mov.b64(x[2 * i], x[2 * i + 1], pair)

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from tirx_attn.config import TILE_KEYS, TILE_ROWS, AttentionConfig
-from tirx_attn.schedule.schedule import Schedule
-from tirx_attn.schedule.tiles import TaskTiles
+from tirx_attn.schedule.schedule import MAX_TASKS, Schedule
+from tirx_attn.schedule.tiles import Index, TaskTiles, maximum, minimum
 from tirx_attn.targets import B200, Target
 
 WARP_THREADS = 32
@@ -92,10 +92,11 @@ class Region:
 
 @dataclass(frozen=True)
 class TmemPlan:
-    """Tensor memory in 32-bit columns of 128 lanes. P aliases the upper half of its own S stage.
+    """Tensor memory in 32-bit columns of 128 lanes. P lies beside S and O where there is room, for head size 64.
 
-    P may overwrite S there because a softmax warp stores P only after its own loads of S completed, and each warp
-    owns its 32 lanes; the next QKᵀ may overwrite P because it is issued after the PV that reads P.
+    Elsewhere it aliases the upper half of its own S stage. P may overwrite S there because a softmax warp stores P only
+    after its own loads of S completed, and each warp owns its 32 lanes; the next QKᵀ may overwrite P because it is
+    issued after the PV that reads P, and MMAs of one shape keep their order. For head size 64 the two shapes differ.
     """
 
     s: tuple[Region, ...]
@@ -128,12 +129,27 @@ class SmemPlan:
 
 
 @dataclass(frozen=True)
+class Launch:
+    """How the host side of a kernel is written. The device code is the same.
+
+    Attributes:
+        strided: tensors may have any strides and a byte offset; else they are compact.
+        grid: CTAs of a launch whose task count is known at run time only. None launches one CTA for each task; a
+            fixed grid must be as large as the largest task count, and surplus CTAs exit.
+    """
+
+    strided: bool = True
+    grid: int | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
     """A problem, a Schedule and a target, and everything the kernel derives from them."""
 
     config: AttentionConfig
     schedule: Schedule
     target: Target = B200
+    launch: Launch = Launch()
 
     def __post_init__(self) -> None:
         s = self.schedule
@@ -153,6 +169,11 @@ class Plan:
                 f"softmax_registers={s.softmax_registers}, correction_registers={s.correction_registers}, "
                 f"issue_registers={s.issue_registers}: 128 threads x {self.warps.registers} need {used} registers, "
                 f"allowed are {self.target.registers}"
+            )
+        if self.tasks is not None and self.tasks >= MAX_TASKS:
+            raise ValueError(
+                f"B={self.config.B}, Hkv={self.config.Hkv}, Sq={self.config.Sq}: {self.tasks} tasks, "
+                f"allowed are fewer than {MAX_TASKS}"
             )
         if self.smem.size > self.target.smem_bytes:
             raise ValueError(
@@ -188,8 +209,10 @@ class Plan:
     def tmem(self) -> TmemPlan:
         s = tuple(Region(f"s{i}", i * TILE_KEYS, TILE_KEYS) for i in range(Q_STAGES))
         p_columns = TILE_KEYS * ELEMENT_BYTES // 4
-        p = tuple(Region(f"p{i}", stage.end - p_columns, p_columns) for i, stage in enumerate(s))
         o = tuple(Region(f"o{i}", s[-1].end + i * self.config.D, self.config.D) for i in range(Q_STAGES))
+        p = tuple(Region(f"p{i}", o[-1].end + i * p_columns, p_columns) for i in range(Q_STAGES))
+        if p[-1].end > self.target.tmem_columns:
+            p = tuple(Region(f"p{i}", stage.end - p_columns, p_columns) for i, stage in enumerate(s))
         return TmemPlan(s, p, o, self.target.tmem_columns)
 
     @property
@@ -198,9 +221,11 @@ class Plan:
         return self.warps[self.schedule.epilogue_owner]
 
     @property
-    def tasks(self) -> int:
-        """(batch, K/V head, pair of query tiles) triples."""
-        return self.config.B * self.config.Hkv * self.tiles.m_blocks
+    def tasks(self) -> int | None:
+        """(batch, K/V head, pair of query tiles) triples; None where B or Sq is known at run time only."""
+        if self.config.B is None or self.config.Sq is None:
+            return None
+        return self.config.B * self.config.Hkv * int(self.tiles.m_blocks)
 
     @property
     def is_persistent(self) -> bool:
@@ -208,21 +233,31 @@ class Plan:
         return not self.config.is_causal
 
     @property
-    def grid(self) -> int:
-        """CTAs of the launch."""
+    def grid(self) -> int | None:
+        """CTAs of the launch; None where there are as many as tasks, known at run time only."""
         if not self.is_persistent:
-            return self.tasks
-        return min(self.tasks, self.schedule.persistent_ctas or self.target.sms)
+            return self.launch.grid if self.tasks is None else self.tasks
+        ctas = self.schedule.persistent_ctas or self.target.sms
+        return ctas if self.tasks is None else min(self.tasks, ctas)
+
+    def l2_heads(self, batches: Index = None, skv: Index = None) -> Index:
+        """(batch, K/V head) pairs whose K and V fit in the L2 budget together, for lengths that config may leave open.
+
+        Divides in two steps: the bytes of a head's K and V may not fit in 32 bits.
+        """
+        batches = self.config.B if batches is None else batches
+        skv = self.config.Skv if skv is None else skv
+        keys = self.schedule.l2_budget // (2 * self.config.D * ELEMENT_BYTES)
+        return maximum(1, minimum(keys // skv, batches * self.config.Hkv))
 
     @property
-    def l2_heads(self) -> int:
-        """(batch, K/V head) pairs whose K and V fit in the L2 budget together."""
-        head_bytes = 2 * self.config.Skv * self.config.D * ELEMENT_BYTES
-        return max(1, min(self.schedule.l2_budget // head_bytes, self.config.B * self.config.Hkv))
+    def q_tile_bytes(self) -> int:
+        """Bytes that a Q tile's TMA loads bring: its used rows, in-bounds or not."""
+        return self.tiles.used_rows * self.config.D * ELEMENT_BYTES
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of one Q, K, V or O tile: what one TMA load of a full box brings, in-bounds or not."""
+        """Bytes of one K or V tile: what the TMA loads of a full box bring, in-bounds or not."""
         return TILE_ROWS * self.config.D * ELEMENT_BYTES
 
     def to_dict(self) -> dict[str, Any]:
@@ -235,9 +270,9 @@ class Plan:
                 "grid": self.grid,
                 "threads": self.warps.threads,
                 "tasks": self.tasks,
-                "m_blocks": self.tiles.m_blocks,
+                "m_blocks": None if self.config.Sq is None else self.tiles.m_blocks,
                 "persistent": self.is_persistent,
-                "l2_heads": self.l2_heads,
+                "l2_heads": None if {"B", "Skv"} & set(self.config.run_time_names) else self.l2_heads(),
             },
             "roles": [asdict(role) for role in self.warps.roles],
             "smem": {"bytes": self.smem.size, "regions": [asdict(region) for region in self.smem.regions]},
@@ -245,7 +280,9 @@ class Plan:
         }
 
 
-def make_plan(config: AttentionConfig, schedule: Schedule | None = None, target: Target = B200) -> Plan:
+def make_plan(
+    config: AttentionConfig, schedule: Schedule | None = None, target: Target = B200, launch: Launch | None = None
+) -> Plan:
     """Plan of a problem; without a Schedule the tuning table's row for the problem's regime is taken.
 
     Raises:
@@ -258,7 +295,7 @@ def make_plan(config: AttentionConfig, schedule: Schedule | None = None, target:
         schedule = tuned_schedule(config, target)
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule={schedule!r}: allowed values are None and tirx_attn.Schedule")
-    return Plan(config, schedule, target)
+    return Plan(config, schedule, target, launch or Launch())
 
 
 def _refuse_registers(name: str, value: int, allowed: str, verb: str) -> None:

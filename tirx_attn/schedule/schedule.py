@@ -6,6 +6,9 @@ from dataclasses import dataclass, fields
 
 from tirx_attn.config import TILE_KEYS
 
+MAX_TASKS = 2**30
+"""Tasks, and CTAs that stride over them: task numbers are 32-bit on the device, with room for one stride."""
+
 FRAGMENT_COLUMNS = 32
 """S is read from TMEM, and P written to it, in pieces of this many key columns."""
 
@@ -82,12 +85,12 @@ class Schedule:
             value = getattr(self, name)
             if not 24 <= value <= 256 or value % 8:
                 _refuse(name, value, "multiples of 8 from 24 to 256")
-        if self.l2_budget <= 0:
-            _refuse("l2_budget", self.l2_budget, "positive byte counts")
+        if not 0 < self.l2_budget < 2**31:
+            _refuse("l2_budget", self.l2_budget, "positive byte counts below 2**31")
         if self.persistent_ctas is not None:
             _require_int("persistent_ctas", self.persistent_ctas)
-            if self.persistent_ctas < 1:
-                _refuse("persistent_ctas", self.persistent_ctas, "None and positive integers")
+            if not 1 <= self.persistent_ctas <= MAX_TASKS:
+                _refuse("persistent_ctas", self.persistent_ctas, "None and positive integers up to 2**30")
 
     @property
     def emulated_exponentials(self) -> int:

@@ -18,24 +18,46 @@ class TaskTiles:
     """Geometry of a task: two query tiles of 128 packed rows that walk the same key blocks, last to first.
 
     Row r of a tile holds query token r // ratio (counted from the tile's first token) of query head r % ratio of the
-    task's K/V head, so that the heads that share K and V share its tiles.
+    task's K/V head, so that the heads that share K and V share its tiles. Where the ratio does not divide 128, the last
+    rows of a tile hold nothing.
+
+    Attributes:
+        config: the problem.
+        sq, skv: its lengths, those of `config` unless given; expressions where they are known at run time only.
     """
 
     config: AttentionConfig
+    sq: Index = None
+    skv: Index = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("sq", self.config.Sq), ("skv", self.config.Skv)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
 
     @property
     def tokens_per_tile(self) -> int:
         return TILE_ROWS // self.config.ratio
 
     @property
-    def m_blocks(self) -> int:
-        """Tasks along the query tokens of one (batch, K/V head)."""
-        return ceil_div(self.config.Sq, TILES_PER_TASK * self.tokens_per_tile)
+    def used_rows(self) -> int:
+        """Rows of a tile that hold a query."""
+        return self.tokens_per_tile * self.config.ratio
 
     @property
-    def shift(self) -> int:
+    def may_mask(self) -> bool:
+        """Some block may hold keys that some row does not see: by the causal mask, or since the last one is short."""
+        return self.config.is_causal or self.config.Skv is None or self.config.Skv % TILE_KEYS != 0
+
+    @property
+    def m_blocks(self) -> Index:
+        """Tasks along the query tokens of one (batch, K/V head)."""
+        return ceil_div(self.sq, TILES_PER_TASK * self.tokens_per_tile)
+
+    @property
+    def shift(self) -> Index:
         """Causal mask: token i sees keys up to and including i + shift."""
-        return self.config.Skv - self.config.Sq
+        return self.skv - self.sq
 
     def first_token(self, m_block: Index, stage: Index) -> Index:
         """First query token of a tile of a task; may lie at or beyond Sq."""
@@ -48,19 +70,21 @@ class TaskTiles:
     def key_blocks(self, m_block: Index) -> Index:
         """Key blocks that both tiles of a task walk: those that some row of the task may see."""
         if not self.config.is_causal:
-            return ceil_div(self.config.Skv, TILE_KEYS)
-        last_token = minimum(self.first_token(m_block + 1, 0), self.config.Sq) - 1
+            return ceil_div(self.skv, TILE_KEYS)
+        last_token = minimum(self.first_token(m_block + 1, 0), self.sq) - 1
         return ceil_div(maximum(last_token + 1 + self.shift, 0), TILE_KEYS)
 
     def unmasked_blocks(self, m_block: Index, stage: Index) -> Index:
         """Leading key blocks that every row of a tile sees whole. The blocks from here on need the mask."""
         if not self.config.is_causal:
-            return ceil_div(self.config.Skv, TILE_KEYS)
+            return self.skv // TILE_KEYS
         visible_to_first = maximum(self.first_token(m_block, stage) + 1 + self.shift, 0)
         return minimum(visible_to_first // TILE_KEYS, self.key_blocks(m_block))
 
     def visible_columns(self, m_block: Index, stage: Index, row: Index, block: Index) -> Index:
         """Columns of a key block that a packed row sees: those below the returned limit (may be < 0 or > 128)."""
+        if not self.config.is_causal:
+            return self.skv - block * TILE_KEYS
         token = self.first_token(m_block, stage) + self.row_token(row)
         return token + 1 + self.shift - block * TILE_KEYS
 

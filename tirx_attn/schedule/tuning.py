@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tirx_attn.config import AttentionConfig
@@ -19,7 +19,7 @@ class TuningRow:
         id: row of docs/tuning.md that says why.
         regime: the problems it is for, in words.
         applies: predicate on problem and target; the first row that applies is taken.
-        schedule: the Schedule.
+        schedule: the Schedule, with the K/V ring of head size 128.
     """
 
     id: str
@@ -30,6 +30,9 @@ class TuningRow:
 
 MUFU_BOUND_RATE = 16
 """exp2 results per clock and SM at which MUFU.EX2 is as slow as the MMA, so that emulation pays."""
+
+KV_STAGES = {128: 3, 64: 6}
+"""Slots of the K/V ring by head size: the same bytes of shared memory, in every regime."""
 
 _NO_EMULATION = (0, 0, 0, 0)
 _CAUSAL: dict[str, Any] = {"pv_split": (64, 64), "epilogue_owner": "softmax"}
@@ -63,8 +66,10 @@ TUNING_TABLE = (
 
 
 def tuning_row(config: AttentionConfig, target: Target) -> TuningRow:
-    """The first row of the table that applies."""
-    return next(row for row in TUNING_TABLE if row.applies(config, target))
+    """The first row of the table that applies, with the ring of the problem's head size."""
+    row = next(row for row in TUNING_TABLE if row.applies(config, target))
+    stages = KV_STAGES[config.D]
+    return row if row.schedule.kv_stages == stages else replace(row, schedule=replace(row.schedule, kv_stages=stages))
 
 
 def tuned_schedule(config: AttentionConfig, target: Target) -> Schedule:

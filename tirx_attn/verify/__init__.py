@@ -5,6 +5,7 @@ Importing this package imports no TVM; the functions that take a PrimFunc do so 
 
 from __future__ import annotations
 
+from tirx_attn.verify.attention import simulate, simulated_plan
 from tirx_attn.verify.probes import PROBES, Probe
 from tirx_attn.verify.process import SimulatorError, SimulatorUnavailable, require_simulator
 from tirx_attn.verify.reference import (
@@ -15,16 +16,7 @@ from tirx_attn.verify.reference import (
     same_dtype_attention,
 )
 from tirx_attn.verify.rescale import RESCALE_PROBES, expected_rescales, rescale_opportunities
-from tirx_attn.verify.simulator import (
-    Check,
-    Run,
-    build,
-    close,
-    racecheck,
-    run,
-    simulate,
-    synccheck,
-)
+from tirx_attn.verify.simulator import Check, Run, build, close, racecheck, run, synccheck
 
 __all__ = [
     "PROBES",
@@ -47,5 +39,6 @@ __all__ = [
     "run",
     "same_dtype_attention",
     "simulate",
+    "simulated_plan",
     "synccheck",
 ]

@@ -28,33 +28,18 @@ def bind(func: Any, arrays: Mapping[str, Any]) -> dict[str, Any]:
         largest value, for integers), so that what a kernel leaves unwritten shows.
 
     Raises:
-        ValueError: an unknown name, a missing scalar, a wrong shape, or a missing buffer of symbolic shape.
+        ValueError: an unknown name, a missing scalar, a wrong shape, or a missing buffer whose shape the given arrays
+            do not tell.
         TypeError: a wrong dtype.
     """
     names = [str(parameter.name) for parameter in func.params]
     for name in arrays:
         if name not in names:
             raise ValueError(f"arrays has {name!r}: allowed are the parameters {', '.join(names)}")
-    return {str(p.name): _value(p, str(p.name), arrays) for p in func.params}
-
-
-def _value(parameter: Any, name: str, arrays: Mapping[str, Any]) -> Any:
-    if not _is_buffer(parameter):
-        if name not in arrays:
-            raise ValueError(f"{name} is missing: scalar parameters must be given")
-        return arrays[name]
-    dtype = np.dtype(str(parameter.dtype))
-    shape = _static_shape(parameter)
-    if name in arrays:
-        array = np.array(arrays[name], order="C")  # a copy, also for the strides of dimensions of size 1
-        if array.dtype != dtype:
-            raise TypeError(f"{name} has dtype {array.dtype}: allowed is {dtype}")
-        if shape is not None and array.shape != shape:
-            raise ValueError(f"{name} has shape {array.shape}: allowed is {shape}")
-        return array
-    if shape is None:
-        raise ValueError(f"{name} is missing and its shape is symbolic: allowed is an array of the wanted shape")
-    return unwritten(shape, dtype)
+    sizes: dict[str, int] = {}
+    given = {str(p.name): _given(p, str(p.name), arrays, sizes) for p in func.params if str(p.name) in arrays}
+    return {name: given[name] if name in given else _missing(p, name, sizes)
+            for p, name in zip(func.params, names, strict=True)}  # fmt: skip
 
 
 def unwritten(shape: tuple[int, ...], dtype: Any) -> Array:
@@ -63,12 +48,42 @@ def unwritten(shape: tuple[int, ...], dtype: Any) -> Array:
     return np.full(shape, np.iinfo(dtype).max if dtype.kind in "iu" else np.nan, dtype)
 
 
-def _static_shape(parameter: Any) -> tuple[int, ...] | None:
+def _given(parameter: Any, name: str, arrays: Mapping[str, Any], sizes: dict[str, int]) -> Any:
+    """The value given for a parameter; what its shape says about symbolic sizes is added to `sizes`."""
+    if not _is_buffer(parameter):
+        return arrays[name]
+    array = np.array(arrays[name], order="C")  # a copy, also for the strides of dimensions of size 1
+    dtype = np.dtype(str(parameter.dtype))
+    if array.dtype != dtype:
+        raise TypeError(f"{name} has dtype {array.dtype}: allowed is {dtype}")
+    if array.ndim == len(parameter.shape):
+        for extent, size in zip(parameter.shape, array.shape, strict=True):
+            if not _is_known(extent):
+                sizes.setdefault(str(extent.name), size)
+    allowed = tuple(_size(extent, sizes) for extent in parameter.shape)
+    if array.shape != allowed:
+        raise ValueError(f"{name} has shape {array.shape}: allowed is ({', '.join(map(str, allowed))})")
+    return array
+
+
+def _missing(parameter: Any, name: str, sizes: dict[str, int]) -> Array:
+    if not _is_buffer(parameter):
+        raise ValueError(f"{name} is missing: scalar parameters must be given")
+    shape = tuple(_size(extent, sizes) for extent in parameter.shape)
+    if any(isinstance(size, str) for size in shape):
+        raise ValueError(f"{name} is missing and its shape is symbolic: allowed is an array of the wanted shape")
+    return unwritten(tuple(map(int, shape)), str(parameter.dtype))
+
+
+def _size(extent: Any, sizes: Mapping[str, int]) -> int | str:
+    """Value of an extent, or its name where no array has told it."""
+    return int(extent) if _is_known(extent) else sizes.get(str(extent.name), str(extent.name))
+
+
+def _is_known(extent: Any) -> bool:
     from tvm.tirx import IntImm
 
-    if not all(isinstance(extent, (int, IntImm)) for extent in parameter.shape):
-        return None
-    return tuple(int(extent) for extent in parameter.shape)
+    return isinstance(extent, (int, IntImm))
 
 
 def _is_buffer(parameter: Any) -> bool:

@@ -4,7 +4,7 @@ Each function takes an `AttentionConfig` and returns a `Probe`. `PROBES` maps th
 that a test or a command can pick them by name. Shapes: q, expected [B, Sq, Hq, D]; k, v [B, Skv, Hkv, D].
 
 Why Q = 0 in most of them: every visible key then has exactly the weight 1/n, so that the answer is exact in
-fp16 and one key too many or too few is visible at once. `one_random` and `random` exercise the softmax
+16 bits and one key too many or too few is visible at once. `one_random` and `random` exercise the softmax
 itself.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import ml_dtypes  # noqa: F401  (makes "bfloat16" a dtype name)
 import numpy as np
 
 from tirx_attn.config import AttentionConfig
@@ -26,11 +27,11 @@ from tirx_attn.verify.reference import (
     visible_keys,
 )
 
-IDX_LIMIT = 1024
-"""Keys up to which 1 + (lo + hi)/2 is exact in fp16."""
+IDX_LIMITS = {"float16": 1024, "bfloat16": 128}
+"""Keys up to which 1 + (lo + hi)/2 is exact."""
 
-_FP16_INTEGERS = 2048
-"""Integers below it are exact in fp16."""
+_INTEGERS = {"float16": 2048, "bfloat16": 256}
+"""Integers up to it are exact."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,21 @@ class Probe:
         """The inputs by the names of the kernel's parameters."""
         return {"Q": self.q, "K": self.k, "V": self.v}
 
-    def judge(self, o: Array) -> ErrorVerdict:
-        """Hold an output against the answer; a NaN anywhere, or a wrong shape, fails."""
+    def judge(self, o: Array, *, scale: float | None = None) -> ErrorVerdict:
+        """Hold an output against the answer; a NaN anywhere, or a wrong shape, fails.
+
+        Args:
+            scale: factor on the logits where it is not 1/sqrt(D).
+        """
         if self.exact and self.expected is not None:
             if o.shape != self.expected.shape:
                 raise ValueError(f"o has shape {o.shape}: allowed is the shape of q, {self.expected.shape}")
             return ErrorVerdict(largest_error(o, self.expected.astype(o.dtype)), 0.0)
         reference = self.expected
         if reference is None:
-            reference, _ = attention_reference(self.q, self.k, self.v, causal=self.is_causal)
-        return error_rule(o, reference, same_dtype_attention(self.q, self.k, self.v, causal=self.is_causal))
+            reference, _ = attention_reference(self.q, self.k, self.v, causal=self.is_causal, scale=scale)
+        plain = same_dtype_attention(self.q, self.k, self.v, causal=self.is_causal, scale=scale)
+        return error_rule(o, reference, plain)
 
 
 def one(config: AttentionConfig, *, seed: int = 0) -> Probe:
@@ -91,14 +97,16 @@ def idx(config: AttentionConfig, *, seed: int = 0) -> Probe:
     A mask off by one key moves O by 0.5.
 
     Raises:
-        ValueError: more than `IDX_LIMIT` keys, where fp16 can no longer hold the answer; use `edge` there.
+        ValueError: more keys than `IDX_LIMITS` allows, where the dtype cannot hold the answer; use `edge` there.
     """
-    if config.Skv > IDX_LIMIT:
-        raise ValueError(f"Skv={config.Skv}: allowed for idx are at most {IDX_LIMIT} keys; use edge beyond")
+    _, sq, skv = config.lengths
+    limit = IDX_LIMITS[config.dtype]
+    if skv > limit:
+        raise ValueError(f"Skv={skv}: allowed for idx in {config.dtype} are at most {limit} keys; use edge beyond")
     q, k, v = _inputs(config, seed)
     q[:] = 0
-    v[:] = np.arange(1, config.Skv + 1)[None, :, None, None]
-    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
+    v[:] = np.arange(1, skv + 1)[None, :, None, None]
+    counts = visible_keys(sq, skv, config.is_causal)
     return _exact("idx", config, q, k, v, _by_row(config, 1 + (counts - 1) / 2))
 
 
@@ -108,13 +116,14 @@ def edge(config: AttentionConfig, *, key: int | None = None, seed: int = 0) -> P
     Args:
         key: index of that key; the last key unless given, which the last row alone sees under a causal mask.
     """
-    key = config.Skv - 1 if key is None else key
-    if not 0 <= key < config.Skv:
-        raise ValueError(f"key={key}: allowed are 0..{config.Skv - 1}")
+    _, sq, skv = config.lengths
+    key = skv - 1 if key is None else key
+    if not 0 <= key < skv:
+        raise ValueError(f"key={key}: allowed are 0..{skv - 1}")
     q, k, v = _inputs(config, seed)
     q[:], v[:] = 0, 0
     v[:, key] = 1
-    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
+    counts = visible_keys(sq, skv, config.is_causal)
     return _exact("edge", config, q, k, v, _by_row(config, (counts > key) / np.maximum(counts, 1)))
 
 
@@ -122,14 +131,15 @@ def head(config: AttentionConfig, *, seed: int = 0) -> Probe:
     """V of K/V head g in batch b = 1 + g + 16 b, Q = 0: O shows which K/V head each query head read.
 
     Raises:
-        ValueError: values that fp16 cannot hold.
+        ValueError: values that the dtype cannot hold.
     """
-    largest = config.Hkv + 16 * (config.B - 1)
-    if largest > _FP16_INTEGERS:
-        raise ValueError(f"Hkv={config.Hkv}, B={config.B}: allowed for head is Hkv + 16 (B - 1) <= {_FP16_INTEGERS}")
+    batches, _, _ = config.lengths
+    limit = _INTEGERS[config.dtype]
+    if config.Hkv + 16 * (batches - 1) > limit:
+        raise ValueError(f"Hkv={config.Hkv}, B={batches}: allowed for head is Hkv + 16 (B - 1) <= {limit}")
     q, k, v = _inputs(config, seed)
     q[:] = 0
-    batch = 16 * np.arange(config.B)[:, None, None, None]
+    batch = 16 * np.arange(batches)[:, None, None, None]
     v[:] = 1 + np.arange(config.Hkv)[None, None, :, None] + batch
     group = np.arange(config.Hq)[None, None, :, None] // config.ratio
     return _exact("head", config, q, k, v, np.broadcast_to(1 + group + batch, q.shape))
@@ -161,14 +171,15 @@ def pick(config: AttentionConfig, *, seed: int = 0) -> Probe:
     """
     rng = np.random.default_rng(seed)
     q, k, v = _inputs(config, seed)
-    signs = rng.choice(np.array([-1.0, 1.0]), (config.B, config.Skv, config.Hkv, config.D))
-    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
-    picks = rng.integers(0, np.maximum(counts, 1)[None, :, None], (config.B, config.Sq, config.Hq))
-    batch = np.arange(config.B)[:, None, None]
+    batches, sq, skv = config.lengths
+    signs = rng.choice(np.array([-1.0, 1.0]), (batches, skv, config.Hkv, config.D))
+    counts = visible_keys(sq, skv, config.is_causal)
+    picks = rng.integers(0, np.maximum(counts, 1)[None, :, None], (batches, sq, config.Hq))
+    batch = np.arange(batches)[:, None, None]
     group = (np.arange(config.Hq) // config.ratio)[None, None, :]
-    closest = max(_closest(signs[b, :, g]) for b in range(config.B) for g in range(config.Hkv))
+    closest = max(_closest(signs[b, :, g]) for b in range(batches) for g in range(config.Hkv))
     if closest >= config.D:
-        raise ValueError(f"Skv={config.Skv}, seed={seed}: two keys coincide; allowed are fewer keys or another seed")
+        raise ValueError(f"Skv={skv}, seed={seed}: two keys coincide; allowed are fewer keys or another seed")
     amplitude = np.sqrt(33.0 / (config.softmax_scale * (config.D - closest)))
     q[:] = signs[batch, picks, group] * amplitude
     k[:] = signs * amplitude
@@ -189,35 +200,58 @@ def huge_logits(config: AttentionConfig, *, seed: int = 0) -> Probe:
     return Probe("huge_logits", q, k, base.v, config.is_causal, base.expected, True)
 
 
+def large_in_some_rows(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """One query in 32 and the keys of one block are 300 times as large: large logits there, ordinary ones elsewhere."""
+    q, k, v = _inputs(config, seed)
+    block = slice(128, 256) if config.lengths[2] > 256 else slice(None)
+    q[:, 5::32] *= q.dtype.type(300)
+    k[:, block] *= k.dtype.type(300)
+    return Probe("large_in_some_rows", q, k, v, config.is_causal, None, False)
+
+
+def tail_below_zero(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """q = 1 and k = -1358 in dimension 0, else 0; V = 1: logits near -120, which a tail scored 0 would outweigh."""
+    base = one(config, seed=seed)
+    q, k = np.zeros_like(base.q), np.zeros_like(base.k)
+    q[..., 0], k[..., 0] = 1, -1358
+    return Probe("tail_below_zero", q, k, base.v, config.is_causal, base.expected, True)
+
+
 def random(config: AttentionConfig, *, seed: int = 0) -> Probe:
     """Q, K, V from N(0, 1), judged by `error_rule`."""
     q, k, v = _inputs(config, seed)
     return Probe("random", q, k, v, config.is_causal, None, False)
 
 
-_ALL = (one, one_random, idx, edge, head, dim, columns, pick, very_negative, huge_logits, random)
+_ALL = (
+    one, one_random, idx, edge, head, dim, columns, pick, very_negative, huge_logits, large_in_some_rows,
+    tail_below_zero, random,
+)  # fmt: skip
 
 PROBES: dict[str, Callable[[AttentionConfig], Probe]] = {make.__name__: make for make in _ALL}
 """Name -> function, for every probe of this module."""
 
 
 def _inputs(config: AttentionConfig, seed: int) -> tuple[Array, Array, Array]:
-    """Q, K, V from N(0, 1) in fp16."""
+    """Q, K, V from N(0, 1)."""
     rng = np.random.default_rng(seed)
-    shape_q = (config.B, config.Sq, config.Hq, config.D)
-    shape_kv = (config.B, config.Skv, config.Hkv, config.D)
-    q, k, v = (rng.standard_normal(shape).astype(np.float16) for shape in (shape_q, shape_kv, shape_kv))
+    batches, sq, skv = config.lengths
+    shape_q = (batches, sq, config.Hq, config.D)
+    shape_kv = (batches, skv, config.Hkv, config.D)
+    q, k, v = (rng.standard_normal(shape).astype(config.dtype) for shape in (shape_q, shape_kv, shape_kv))
     return q, k, v
 
 
 def _by_row(config: AttentionConfig, values: Array) -> Array:
     """A value per query, spread over [B, Sq, Hq, D]."""
-    return np.broadcast_to(values[None, :, None, None], (config.B, config.Sq, config.Hq, config.D))
+    batches, sq, _ = config.lengths
+    return np.broadcast_to(values[None, :, None, None], (batches, sq, config.Hq, config.D))
 
 
 def _masked(config: AttentionConfig, expected: Array) -> Array:
     """`expected` with 0 on the rows that see no key."""
-    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
+    _, sq, skv = config.lengths
+    counts = visible_keys(sq, skv, config.is_causal)
     return np.where(_by_row(config, counts) > 0, expected, 0.0)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import ml_dtypes  # noqa: F401  (makes "bfloat16" a dtype name)
 import numpy as np
 
 from tirx_attn.config import AttentionConfig
@@ -40,8 +41,9 @@ def walk_steps(skv: int) -> int:
 
 def visible_steps(config: AttentionConfig) -> Array:
     """Bool [Sq, steps]: the row sees a key of the block at that step of the walk."""
-    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
-    first_key = KEYS_PER_BLOCK * (walk_steps(config.Skv) - 1 - np.arange(walk_steps(config.Skv)))
+    _, sq, skv = config.lengths
+    counts = visible_keys(sq, skv, config.is_causal)
+    first_key = KEYS_PER_BLOCK * (walk_steps(skv) - 1 - np.arange(walk_steps(skv)))
     return counts[:, None] > first_key[None, :]
 
 
@@ -61,16 +63,17 @@ def expected_rescales(q: Array, k: Array, config: AttentionConfig) -> Array:
     Returns:
         Bool [B, Hq, Sq, steps].
     """
-    steps = walk_steps(config.Skv)
-    counts = visible_keys(config.Sq, config.Skv, config.is_causal)
-    hidden = np.arange(config.Skv)[None, :] >= counts[:, None]
-    result = np.zeros((config.B, config.Hq, config.Sq, steps), bool)
-    for b in range(config.B):
+    batches, sq, skv = config.lengths
+    steps = walk_steps(skv)
+    counts = visible_keys(sq, skv, config.is_causal)
+    hidden = np.arange(skv)[None, :] >= counts[:, None]
+    result = np.zeros((batches, config.Hq, sq, steps), bool)
+    for b in range(batches):
         for h in range(config.Hq):
             exponents = q[b, :, h].astype(np.float64) @ k[b, :, h // config.ratio].astype(np.float64).T
             exponents *= config.softmax_scale * math.log2(math.e)
             exponents[hidden] = -np.inf
-            reference = np.full(config.Sq, -np.inf)
+            reference = np.full(sq, -np.inf)
             for step in range(steps):
                 start = (steps - 1 - step) * KEYS_PER_BLOCK
                 top = exponents[:, start : start + KEYS_PER_BLOCK].max(axis=1)
@@ -88,20 +91,20 @@ def rescale_every(config: AttentionConfig, *, seed: int = 0) -> Probe:
     V grows against the weights, so that a block's part still counts after one rescale: a rescale that is left
     out, doubled or applied to the wrong row changes O by more than the tolerance.
     """
-    steps = walk_steps(config.Skv)
+    steps = walk_steps(config.lengths[2])
     left = steps - 1 - np.arange(steps)
     return _staircase("rescale_every", config, seed, _STEP * np.arange(steps), np.exp2(np.minimum(_STEP * left, 12)))
 
 
 def rescale_never(config: AttentionConfig, *, seed: int = 0) -> Probe:
     """Logits rise along the walk, by less than the threshold in all: no rescale, weights grow beyond 1."""
-    steps = walk_steps(config.Skv)
+    steps = walk_steps(config.lengths[2])
     return _staircase("rescale_never", config, seed, np.linspace(0.0, 6.0, steps), np.ones(steps))
 
 
 def rescale_alternate(config: AttentionConfig, *, seed: int = 0) -> Probe:
     """Logits rise by 6 exponents a step: one rise is kept, the next passes the threshold, and so on."""
-    steps = walk_steps(config.Skv)
+    steps = walk_steps(config.lengths[2])
     return _staircase("rescale_alternate", config, seed, 6.0 * np.arange(steps), np.ones(steps))
 
 
@@ -109,19 +112,19 @@ def rescale_some_rows(config: AttentionConfig, *, seed: int = 0) -> Probe:
     """As `rescale_every`, but for one query in 32 only: a warp rescales for the sake of few of its rows."""
     base = rescale_every(config, seed=seed)
     q = base.q.copy()
-    q[:, np.arange(config.Sq) % 32 != 5, :, 0] = 0
+    q[:, np.arange(config.lengths[1]) % 32 != 5, :, 0] = 0
     return Probe("rescale_some_rows", q, base.k, base.v, config.is_causal, None, False)
 
 
 def staircase_falling(config: AttentionConfig, *, seed: int = 0) -> Probe:
     """Logits fall along the walk (rise with the key's index): the first block wins and nothing rescales."""
-    steps = walk_steps(config.Skv)
+    steps = walk_steps(config.lengths[2])
     return _staircase("staircase_falling", config, seed, -_STEP * np.arange(steps), np.ones(steps))
 
 
 def jump_last(config: AttentionConfig, *, seed: int = 0) -> Probe:
     """All logits 0 but the last key's, +40; V = 5 there, else 0: O = 5 where that key is visible, else 0."""
-    return _jump("jump_last", config, config.Skv - 1)
+    return _jump("jump_last", config, config.lengths[2] - 1)
 
 
 def jump_first(config: AttentionConfig, *, seed: int = 0) -> Probe:
@@ -147,24 +150,26 @@ RESCALE_PROBES: dict[str, Callable[[AttentionConfig], Probe]] = {
 def _staircase(name: str, config: AttentionConfig, seed: int, exponents: Array, v_scale: Array) -> Probe:
     """Noise, plus the given base-2 exponents and factors on V per step of the walk."""
     rng = np.random.default_rng(seed)
-    shape_kv = (config.B, config.Skv, config.Hkv, config.D)
-    q = _NOISE * rng.standard_normal((config.B, config.Sq, config.Hq, config.D))
+    batches, sq, skv = config.lengths
+    shape_kv = (batches, skv, config.Hkv, config.D)
+    q = _NOISE * rng.standard_normal((batches, sq, config.Hq, config.D))
     k = _NOISE * rng.standard_normal(shape_kv)
-    step = walk_steps(config.Skv) - 1 - np.arange(config.Skv) // KEYS_PER_BLOCK
+    step = walk_steps(skv) - 1 - np.arange(skv) // KEYS_PER_BLOCK
     unit = _Q_LEVEL * config.softmax_scale * math.log2(math.e)
     q[..., 0] = _Q_LEVEL
     k[..., 0] = (exponents[step] / unit)[None, :, None]
     v = rng.standard_normal(shape_kv) * v_scale[step][None, :, None, None]
-    q, k, v = q.astype(np.float16), k.astype(np.float16), v.astype(np.float16)
+    q, k, v = q.astype(config.dtype), k.astype(config.dtype), v.astype(config.dtype)
     return Probe(name, q, k, v, config.is_causal, None, False)
 
 
 def _jump(name: str, config: AttentionConfig, key: int) -> Probe:
-    q = np.ones((config.B, config.Sq, config.Hq, config.D), np.float16)
-    k = np.zeros((config.B, config.Skv, config.Hkv, config.D), np.float16)
+    batches, sq, skv = config.lengths
+    q = np.ones((batches, sq, config.Hq, config.D), config.dtype)
+    k = np.zeros((batches, skv, config.Hkv, config.D), config.dtype)
     v = np.zeros_like(k)
     k[:, key] = 40 / (config.D * config.softmax_scale)
     v[:, key] = 5
-    sees = visible_keys(config.Sq, config.Skv, config.is_causal) > key
+    sees = visible_keys(sq, skv, config.is_causal) > key
     expected = np.broadcast_to(5.0 * sees[None, :, None, None], q.shape)
     return Probe(name, q, k, v, config.is_causal, expected, True)

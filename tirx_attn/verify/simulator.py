@@ -12,14 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tirx_attn.verify.binding import bind, output_names
-from tirx_attn.verify.process import (
-    Notes,
-    SimulatorProcess,
-    require_simulator,
-)
+from tirx_attn.verify.process import Notes, SimulatorProcess
 from tirx_attn.verify.reference import Array
 
 KINDS = ("run", "synccheck", "racecheck")
@@ -159,50 +153,3 @@ def _worker() -> SimulatorProcess:
 
 atexit.register(close)
 
-
-def simulate(
-    q: Array,
-    k: Array,
-    v: Array,
-    *,
-    causal: bool = False,
-    schedule: Any = None,
-    time_limit: float = DEFAULT_LIMIT,
-    notes: Notes | None = None,
-) -> Array:
-    """Attention by the generated Blackwell kernel on the simulator.
-
-    Args:
-        q: [B, Sq, Hq, 128] fp16. k, v: [B, Skv, Hkv, 128] fp16.
-        causal: bottom-right aligned causal mask.
-        schedule: `tirx_attn.Schedule` to use; the default for the problem unless given.
-
-    Returns:
-        o [B, Sq, Hq, 128] in q's dtype.
-
-    Raises:
-        TypeError, ValueError: an argument that does not fit, before anything is compiled.
-        Others as `run`.
-    """
-    for name, array in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"{name} is {type(array).__name__}: allowed are NumPy arrays")
-        if array.dtype != np.float16:
-            raise TypeError(f"{name} has dtype {array.dtype}: allowed is float16")
-        if array.ndim != 4:
-            raise ValueError(f"{name} has shape {array.shape}: allowed are four dimensions [B, S, H, D]")
-    if k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
-        raise ValueError(f"k has shape {k.shape}: allowed are B={q.shape[0]} and D={q.shape[3]}, as in q")
-    if v.shape != k.shape:
-        raise ValueError(f"v has shape {v.shape}: allowed is the shape of k, {k.shape}")
-    from tirx_attn.config import AttentionConfig
-
-    batches, sq, hq, d = q.shape
-    config = AttentionConfig(batches, sq, k.shape[1], hq, k.shape[2], d, causal)
-    require_simulator()
-    from tirx_attn.kernel import get_flash_attention4_kernel
-
-    func = get_flash_attention4_kernel(
-        config.B, config.Sq, config.Skv, config.Hq, config.Hkv, config.D, config.is_causal, schedule=schedule
-    )
-    return run(func, {"Q": q, "K": k, "V": v}, time_limit=time_limit, notes=notes).outputs["O"]

@@ -74,7 +74,7 @@ def run(
         if warp in programs:
             yield from programs[warp](me)
 
-    skeleton = Skeleton(program, sites, (TILE,), dict.fromkeys(counts, 1), "")  # type: ignore[arg-type]
+    skeleton = Skeleton(program, sites, (TILE,), dict.fromkeys(counts, 1), 1, "")  # type: ignore[arg-type]
     machine = Machine(
         skeleton, lambda w: f"warp {w}", lambda *_: True, lambda edge: edge, lambda number: f"named {number}"
     )  # fmt: skip

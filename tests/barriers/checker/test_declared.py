@@ -88,6 +88,7 @@ class TestNames:
         assert [declared.barrier_name(n) for n in (0, 1, 8)] == ["CTA sync", "stats.full[0]", "stats.full[7]"]
         assert declared.barrier_name(9) == "named barrier 9"
 
+    @pytest.mark.slow
     def test_a_stage_has_its_own_softmax_group(self):
         declared = Declared(kernel("softmax"))
         assert declared.producers_of("p_ready_2", 1) == [4, 5, 6, 7]

@@ -65,12 +65,13 @@ def test_other_cta_sizes_are_refused():
 
 
 class TestRealKernel:
-    def test_barriers_and_slots_are_those_of_the_table(self):
+    @pytest.mark.parametrize("base", ["correction", pytest.param("softmax", marks=pytest.mark.slow)])
+    def test_barriers_and_slots_are_those_of_the_table(self, base):
         from tirx_attn.barriers.protocol import Kind, protocol
 
-        edges = protocol(plan("softmax")).edges
+        edges = protocol(plan(base)).edges
         declared = {edge.name.replace(".", "_"): edge.stages for edge in edges if edge.kind is not Kind.NAMED}
-        assert extract(kernel("softmax")).barriers == declared
+        assert extract(kernel(base)).barriers == declared
 
     def test_positions_are_relative_to_the_package(self):
         places = {site.where for site in extract(kernel("correction")).sites}

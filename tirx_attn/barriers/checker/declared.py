@@ -161,7 +161,8 @@ def _users(declared: Declared, machine: Machine) -> Iterator[Finding]:
                 f"{edge['name']}[{slot}]: {role} first waits for phase {phase}, declared is that the slot {state} at "
                 f"the start: {machine.sites[site]}",
             )  # fmt: skip
-    for (attribute, slot), mbarrier in machine.slots.items() if machine.ended else ():
+    idle = not machine.first_waits  # a CTA without a task: its initial credits are given, and not used
+    for (attribute, slot), mbarrier in machine.slots.items() if machine.ended and not idle else ():
         edge = declared.edges.get(attribute)
         if edge is None or not mbarrier.phase:
             continue

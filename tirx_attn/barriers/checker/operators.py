@@ -7,7 +7,7 @@ from typing import Any
 from tirx_attn.barriers.checker.tir import WARP, Unsupported, edge_of, key, loads, shared_region
 
 # Operators whose only effect is on registers.
-_ARITHMETIC = ("mov_", "fma", "add", "sub", "mul", "ex2", "max", "bmsk", "cvt", "shl")
+_ARITHMETIC = ("mov_", "fma", "add", "sub", "mul", "ex2", "max", "bmsk", "cvt", "shl", "lg2")
 
 
 def call_event(t: Any, statement: Any, call: Any, lanes: int) -> None:
@@ -123,6 +123,7 @@ def _tmem(method: str) -> Any:
 
 
 _CALLS = {
+    "break_loop": lambda t, s, call, lanes: t.emit("break"),
     "mbarrier_wait": _wait,
     "mbarrier_arrive": _arrive,
     "mbarrier_arrive_expect_tx": _expect,

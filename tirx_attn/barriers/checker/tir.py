@@ -32,6 +32,7 @@ _BINARY = {
 
 # kernel→cta, cta→warpgroup, cta→warp, warpgroup→warp, warp→thread, warpgroup→thread; threads by their warp's lane 0.
 SCOPE_IDS = {1: "cta", 3: "warp // 4", 4: "warp", 5: "warp % 4", 6: "0", 8: "warp % 4 * 32"}
+GRID_SCOPE = 1
 LANE_SCOPES = (6, 8)
 WARPGROUP_SCOPE = 3
 

@@ -7,12 +7,14 @@ fills. Where a branch depends on data, the machine that plays the skeleton choos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tirx_attn.barriers.checker.operators import call_event, tile_event
 from tirx_attn.barriers.checker.tir import (
+    GRID_SCOPE,
     LANE_SCOPES,
     SCOPE_IDS,
     TMEM_CELL_COLUMNS,
@@ -43,6 +45,7 @@ class Skeleton:
         sites: every event's statement.
         regions: shared-memory regions, by number.
         barriers: edge attribute name -> slots, in order of declaration.
+        grid: CTAs of the launch.
         source: the generated Python text.
     """
 
@@ -50,16 +53,28 @@ class Skeleton:
     sites: tuple[Site, ...]
     regions: tuple[Region, ...]
     barriers: dict[str, int]
+    grid: int
     source: str
 
+    @property
+    def branches(self) -> list[int]:
+        """Sites of the branches that depend on data."""
+        return sorted({int(site) for site in re.findall(r"m\.choose\(warp, (\d+)\)", self.source)})
 
-def extract(func: Any) -> Skeleton:
+
+def extract(func: Any, sizes: Mapping[str, int] | None = None) -> Skeleton:
     """Translate a PrimFunc.
+
+    Args:
+        func: the PrimFunc.
+        sizes: a value for each size that the PrimFunc leaves to run time, by name.
 
     Raises:
         Unsupported: naming the statement that has no translation.
+        ValueError: a size without a value, or a value without such a size.
     """
     translator = _Translator()
+    translator.bind_sizes(func, sizes or {})
     translator.scan(func.body)
     try:
         translator.statement(func.body, lanes=WARP)
@@ -67,10 +82,16 @@ def extract(func: Any) -> Skeleton:
         raise Unsupported(f"control flow or an index needs a value that only data gives: {error}") from None
     body = "\n".join(translator.lines)
     source = f"def program(m, warp, cta):\n    if False:\n        yield\n{body}\n"
+    head = "\n".join(["def grid():", *translator.grid])
     namespace: dict[str, Any] = {}
-    exec(compile(source, "<skeleton>", "exec"), namespace)
+    exec(compile(f"{source}\n{head}\n", "<skeleton>", "exec"), namespace)
     return Skeleton(
-        namespace["program"], tuple(translator.sites), tuple(translator.regions), translator.barriers, source
+        namespace["program"],
+        tuple(translator.sites),
+        tuple(translator.regions),
+        translator.barriers,
+        namespace["grid"](),
+        source,
     )
 
 
@@ -85,8 +106,20 @@ class _Translator:
         self.regions: list[Region] = []
         self.barriers: dict[str, int] = {}
         self.lines: list[str] = []
+        self.grid: list[str] = ["    return 1"]
         self.depth = 1
         self.sequence = 0
+
+    def bind_sizes(self, func: Any, sizes: Mapping[str, int]) -> None:
+        """Give the symbolic sizes of the parameters their values."""
+        symbols = {extent.name: extent for parameter in func.params for extent in getattr(parameter, "shape", ())
+                   if hasattr(extent, "name")}  # fmt: skip
+        if set(symbols) != set(sizes):
+            wanted = ", ".join(symbols) or "none, all sizes are baked in"
+            raise ValueError(f"sizes={dict(sizes)}: allowed is a value for each of {wanted}")
+        for name, symbol in symbols.items():
+            self.names[key(symbol)] = self._fresh(name)
+            self.emit(f"{self.names[key(symbol)]} = {int(sizes[name])}")
 
     # -- first pass -------------------------------------------------------------------------------------------------
 
@@ -170,6 +203,8 @@ class _Translator:
                 raise Unsupported(f"a CTA of {int(definition.extents[0])} warpgroups: allowed are {WARPS // 4}")
             if definition.scope in LANE_SCOPES:
                 self.lane_names.add(name)
+            if definition.scope == GRID_SCOPE:
+                self.grid = [*self.lines, f"    return {self.expression(definition.extents[0])}"]
             self.emit(f"{name} = {SCOPE_IDS[definition.scope]}")
         elif kind == "For":
             name = self.names[key(node.loop_var)] = self._fresh(node.loop_var.name)
@@ -229,7 +264,7 @@ class _Translator:
                 call_event(self, node, node.value, lanes)
         elif kind == "TilePrimitiveCall":
             tile_event(self, node, lanes)
-        elif kind not in ("AllocBuffer", "DeclBuffer", "ScopeIdDefStmt"):
+        elif kind not in ("AllocBuffer", "DeclBuffer", "ScopeIdDefStmt", "AssertStmt"):
             raise Unsupported(f"statement {kind} at {where_of(node)}: no translation")
 
     # -- pieces of events -------------------------------------------------------------------------------------------

@@ -1,0 +1,194 @@
+"""One kernel for all lengths, on the simulator: O and LSE against the reference, the checkers clean."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.launches import LIMIT
+from tests.run_time import KERNELS, LAUNCHES, SHORTER, Launch, lengths_of
+from tirx_attn import merge_states, verify
+from tirx_attn.verify import attention_reference
+from tirx_attn.verify.probes import Probe
+from tirx_attn.verify.reference import largest_error, rounding_step
+
+pytestmark = [pytest.mark.simulator, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def simulator():
+    pytest.importorskip("tirx_harness", reason="needs the simulator: pip install 'tirx-attn[simulator]'")
+
+
+@cache
+def kernel(name: str) -> Any:
+    from tirx_attn.kernel import build_kernel
+
+    return build_kernel(KERNELS[name].plan)
+
+
+def arrays(name: str, probe: Probe) -> dict[str, Any]:
+    scale = KERNELS[name].scale
+    return probe.arrays if scale is None else {**probe.arrays, "scale": np.float32(scale)}
+
+
+def run(name: str, probe: Probe) -> verify.Run:
+    return verify.run(kernel(name), arrays(name, probe), time_limit=LIMIT)
+
+
+def lse_is_right(lse, reference, d: int) -> bool:
+    """Within 1e-4, and half an fp32 ulp for each of the d sums of a score; −inf exactly where the reference is."""
+    some = reference != -np.inf
+    assert lse.dtype == np.float32
+    assert np.array_equal(lse == -np.inf, ~some)
+    bound = 1e-4 + d * 2.0**-24 * np.abs(reference[some])
+    return bool(np.all(np.abs(lse[some] - reference[some]) <= bound))
+
+
+def judge(launch: Launch) -> verify.ErrorVerdict:
+    """Run a launch: O within the rule of its probe, LSE right, nothing read that was not written."""
+    probe, spec = launch.make_probe(), KERNELS[launch.kernel]
+    result = run(launch.kernel, probe)
+    verdict = probe.judge(result.outputs["O"], scale=spec.scale)
+    assert verdict.ok, verdict
+    _, lse = attention_reference(probe.q, probe.k, probe.v, causal=probe.is_causal, scale=spec.scale)
+    assert lse_is_right(result.outputs["LSE"], lse, spec.heads[2])
+    assert result.verdict == "clean", result.findings
+    return verdict
+
+
+@pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.id)
+def test_launch(launch, record_property):
+    if launch.kind == "run":
+        verdict = judge(launch)
+        record_property("error", verdict.error)
+        record_property("bound", verdict.bound)
+    else:
+        probe = launch.make_probe()
+        check = getattr(verify, launch.kind)(kernel(launch.kernel), arrays(launch.kernel, probe), time_limit=LIMIT)
+        assert check.clean, (check.verdict, check.findings)
+
+
+@pytest.mark.parametrize("name", ["causal_7_1_bf16", "full_5_1_d64_bf16"])
+@settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=6,
+    phases=(Phase.generate,),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(lengths=st.tuples(st.integers(1, 2), st.integers(1, 120), st.integers(1, 400)))
+def test_any_length(name, lengths):
+    verdict = judge(Launch(name, "any", lengths))
+    assert verdict.error <= verdict.bound
+
+
+def test_kernels_run_at_many_lengths():
+    """Ten or more each, but for those of many heads."""
+    runs = [launch for launch in LAUNCHES if launch.kind == "run"]
+    assert {launch.kernel for launch in runs} == KERNELS.keys()
+    for name, spec in KERNELS.items():
+        lengths = {launch.lengths for launch in runs if launch.kernel == name}
+        assert len(lengths) >= (4 if lengths_of(spec) == SHORTER else 10), name
+        assert {1, 600} <= {size for _, *sizes in lengths for size in sizes}, name
+
+
+def test_b2_tail_below_zero():
+    """O = 1, and the LSE of the list itself: −113.4746."""
+    probe = Launch("full", "B2", (1, 704, 704), "tail_below_zero").make_probe()
+    result = run("full", probe)
+    assert probe.judge(result.outputs["O"]).ok
+    np.testing.assert_allclose(result.outputs["LSE"], -113.4746, atol=1e-4)
+
+
+def test_e3_lse():
+    """The value of the list itself: −46340.950 + ln 256."""
+    probe = Launch("full", "E3", (1, 128, 256), "very_negative").make_probe()
+    np.testing.assert_allclose(run("full", probe).outputs["LSE"], -46335.405, atol=0.004)
+
+
+@pytest.mark.parametrize("beyond", ["next batch", "last launch"])
+def test_nothing_beyond_the_used_length_counts(beyond):
+    """B7: the keys of batch 1 are NaN. E5: an earlier launch in the same process had NaN keys."""
+    probe = Launch("full", "B7", (2, 129, 129)).make_probe()
+    k, v = probe.k.copy(), probe.v.copy()
+    k[1:], v[1:] = np.nan, np.nan
+    if beyond == "last launch":
+        everywhere = np.full((1, 256, 1, 128), np.nan, np.float16)
+        spoiled = verify.run(kernel("full"), {"Q": everywhere, "K": everywhere, "V": everywhere}, time_limit=LIMIT)
+        assert np.isnan(spoiled.outputs["O"]).all()
+        k, v = probe.k, probe.v
+    o = verify.run(kernel("full"), {"Q": probe.q, "K": k, "V": v}, time_limit=LIMIT).outputs["O"]
+    assert verify.judge(o[:1], probe.q[:1], probe.k[:1], probe.v[:1]).ok
+    assert np.isnan(o[1]).all() == (beyond == "next batch")
+
+
+@pytest.mark.parametrize("score", ["inf", "nan"])
+def test_e10_a_masked_key_is_selected_away(score):
+    """The last key, which only the last row sees, holds inf: scores of +inf where q > 0, of NaN where signs differ."""
+    probe = Launch("causal", "E10", (1, 128, 128)).make_probe()
+    q, k = np.abs(probe.q) if score == "inf" else probe.q, probe.k.copy()
+    k[:, 127] = np.inf
+    o = verify.run(kernel("causal"), {"Q": q, "K": k, "V": probe.v}, time_limit=LIMIT).outputs["O"]
+    verdict = verify.judge(o[:, :127], q[:, :127], probe.k[:, :127], probe.v[:, :127], causal=True)
+    assert verdict.ok, verdict
+
+
+def test_e11_masked_and_unmasked_rows_agree():
+    """The last causal row sees all keys, through masked tiles; the same query without a mask through full ones.
+
+    They differ by one fp16 ulp of the row's largest element at most: the steady loop emulates some exponentials.
+    """
+    probe = Launch("causal", "E11", (1, 256, 256)).make_probe()
+    masked = run("causal", probe).outputs["O"][:, -1:]
+    last = {"Q": probe.q[:, -1:], "K": probe.k, "V": probe.v}
+    unmasked = verify.run(kernel("full"), last, time_limit=LIMIT).outputs["O"]
+    assert largest_error(masked, unmasked) <= rounding_step(float(np.abs(unmasked).max()), np.float16)
+
+
+def test_f1_parts_merge_to_the_whole():
+    """To the reference, and to a single pass over all keys."""
+    probe = Launch("full", "F1", (1, 64, 3136)).make_probe()
+    parts = []
+    for keys in (slice(0, 3072), slice(3072, None)):
+        part = verify.run(
+            kernel("full"), {"Q": probe.q, "K": probe.k[:, keys], "V": probe.v[:, keys]}, time_limit=LIMIT
+        )
+        parts += [part.outputs["O"], part.outputs["LSE"]]
+    o, lse = merge_states(*parts)
+    reference, reference_lse = attention_reference(probe.q, probe.k, probe.v)
+    whole = run("full", probe)
+    assert largest_error(o, reference) <= 5e-4
+    assert largest_error(o, whole.outputs["O"]) <= 5e-4
+    assert lse_is_right(lse, reference_lse, 128)
+    assert lse_is_right(lse, whole.outputs["LSE"].astype(np.float64), 128)
+
+
+def test_n1_batch_neighbours_do_not_matter():
+    probe = Launch("causal_8_2", "N1", (8, 257, 257)).make_probe()
+    alone = {"Q": probe.q[:1], "K": probe.k[:1], "V": probe.v[:1]}
+    together, single = run("causal_8_2", probe), verify.run(kernel("causal_8_2"), alone, time_limit=LIMIT)
+    for name, bits in (("O", np.uint16), ("LSE", np.uint32)):
+        first = np.ascontiguousarray(together.outputs[name][:1]).view(bits)
+        assert np.array_equal(first, single.outputs[name].view(bits)), name
+
+
+def test_m3_equal_tasks_give_equal_bits():
+    """Six batches with the same data, task by task on two CTAs."""
+    probe = Launch("full", "M3", (1, 128, 128)).make_probe()
+    same = {name: np.repeat(array, 6, axis=0) for name, array in probe.arrays.items()}
+    o = verify.run(kernel("full"), same, time_limit=LIMIT).outputs["O"]
+    assert verify.judge(o[:1], probe.q, probe.k, probe.v).ok
+    for batch in range(1, 6):
+        assert np.array_equal(o[0].view(np.uint16), o[batch].view(np.uint16)), batch
+
+
+def test_bf16_is_its_own_dtype():
+    probe = Launch("causal_bf16", "dtype", (1, 33, 300)).make_probe()
+    assert run("causal_bf16", probe).outputs["O"].dtype == ml_dtypes.bfloat16
