@@ -110,8 +110,22 @@ KNOBS = (
 )
 """Every protocol knob at the value that is not the default; without a mask, the epilogue's owner has a case above."""
 
-ROWS = (Case("M8", (1, 256, 256, 8, 1, 128), probes=(), checked=("random",), kinds=("synccheck",)),)
-"""Of the inputs that broke other kernels, the one that is about the first step; the others are in run_time.py."""
+ROWS = (
+    Case("M8", (1, 256, 256, 8, 1, 128), probes=(), checked=("random",), kinds=("synccheck",)),
+    Case(
+        "M11_two_stages",
+        (1, 128, 128, 1, 1, 128),
+        True,
+        schedule_changes={"kv_stages": 2},
+        probes=(),
+        checked=("random",),
+        kinds=("racecheck",),
+    ),
+)
+"""Inputs that broke other kernels, on schedules or for checkers that run_time.py, which has the others, does not build.
+
+M11: 128 keys fill a ring of two tiles; `causal_other_knobs` wraps it.
+"""
 
 CASES = (*CONFIGURATIONS, *KNOBS, *ROWS)
 
