@@ -37,6 +37,10 @@ def test_the_checked_inputs_take_both_paths(case):
     taken = expected_rescales(every.q, every.k, case.config)
     assert np.array_equal(taken, np.broadcast_to(rescale_opportunities(case.config), taken.shape))
     assert not expected_rescales(never.q, never.k, case.config).any()
+    assert set(case.checked) >= {"random"}
+    assert set(case.checked) & {"rescale_by_head", "rescale_every"}
+    if "rescale_by_head" in case.checked:
+        assert case.config.B * case.config.Hkv > 1
 
 
 def test_commands_take_the_launches_that_are_left_to_them():

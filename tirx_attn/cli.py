@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import io
-import signal
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,14 +15,12 @@ from tirx_attn.commands.demo import demo
 from tirx_attn.commands.mutants import mutants
 from tirx_attn.commands.plan import plan
 
-TERMINATED = 143
-
 HELP = """FlashAttention-4 forward kernels for NVIDIA Blackwell, generated with TIRx.
 
 Everything runs without a GPU and without a CUDA toolkit. Results go to stdout, progress to stderr; with --json every
 command prints one JSON document.
 
-Exit status: 0 fine, 1 a check failed or was skipped, 2 bad arguments, 130 interrupted.
+Exit status: 0 fine, 1 a check failed or was skipped, 2 bad arguments, 130 interrupted, 143 terminated.
 """
 
 EXAMPLES = """Examples:
@@ -73,13 +70,8 @@ def options(
 
 def main() -> None:
     """Entry point of `tirx-attn`."""
-    # As an exception, so that children and temporary files are cleaned up on the way out.
-    signal.signal(signal.SIGTERM, _terminated)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without the field's symbols shows "?" for them
     app(prog_name="tirx-attn")
 
-
-def _terminated(_number: int, _frame: Any) -> None:
-    sys.exit(TERMINATED)

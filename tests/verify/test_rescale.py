@@ -15,6 +15,7 @@ from tirx_attn.verify.rescale import (
     jump_first,
     jump_last,
     rescale_alternate,
+    rescale_by_head,
     rescale_every,
     rescale_never,
     rescale_opportunities,
@@ -158,3 +159,14 @@ def test_a_wrong_rescale_shows(factor):
 
 def test_all_named():
     assert set(RESCALE_PROBES) >= {"rescale_every", "rescale_never", "jump_last", "jump_first"}
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=label)
+def test_by_head_both_outcomes_take_turns(config):
+    """Pairs of batch and K/V head, counted through: the even ones rescale at every opportunity, the others never."""
+    probe = rescale_by_head(config)
+    opportunities = rescale_opportunities(config)
+    taken = expected_rescales(probe.q, probe.k, config).reshape(config.B * config.Hkv, -1, *opportunities.shape)
+    for pair, rows in enumerate(taken):
+        assert np.array_equal(rows, np.broadcast_to(opportunities if pair % 2 == 0 else False, rows.shape)), pair
+

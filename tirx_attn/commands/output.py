@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tirx_attn.commands import interrupts
+
 PLAIN_WIDTH = 160
 """Columns of a table that goes to a file or a pipe."""
 
@@ -57,15 +59,18 @@ class Reporter:
     @contextmanager
     def step(self, text: str) -> Iterator[Callable[[str], None]]:
         """A step that may take a while; yields a function that takes notes on its progress."""
+        interrupts.check()
         self._done += 1
         label = f"{self._done}/{self._total}  {text}" if self._total else text
         if not self._console.is_terminal:
             yield self._plain(label)
+            interrupts.check()
             return
         columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
         with Progress(*columns, console=self._console, transient=True, redirect_stdout=False) as progress:
             task = progress.add_task(label)
             yield lambda note: progress.update(task, description=f"{label} ({_phase(note)})")
+        interrupts.check()
 
     def skip(self, count: int) -> None:
         """Steps that will not take place."""

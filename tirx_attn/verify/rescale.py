@@ -108,6 +108,14 @@ def rescale_alternate(config: AttentionConfig, *, seed: int = 0) -> Probe:
     return _staircase("rescale_alternate", config, seed, 6.0 * np.arange(steps), np.ones(steps))
 
 
+def rescale_by_head(config: AttentionConfig, *, seed: int = 0) -> Probe:
+    """(batch, K/V head) pairs by turns as in `rescale_every` and as in `rescale_never`: both in one launch."""
+    every, never = rescale_every(config, seed=seed), rescale_never(config, seed=seed)
+    turn = np.arange(config.lengths[0] * config.Hkv).reshape(config.lengths[0], 1, config.Hkv, 1) % 2 == 0
+    k, v = (np.where(turn, a, b) for a, b in ((every.k, never.k), (every.v, never.v)))
+    return Probe("rescale_by_head", every.q, k, v, config.is_causal, None, False)  # q is the same in both
+
+
 def rescale_some_rows(config: AttentionConfig, *, seed: int = 0) -> Probe:
     """As `rescale_every`, but for one query in 32 only: a warp rescales for the sake of few of its rows."""
     base = rescale_every(config, seed=seed)
@@ -138,6 +146,7 @@ RESCALE_PROBES: dict[str, Callable[[AttentionConfig], Probe]] = {
         rescale_every,
         rescale_never,
         rescale_alternate,
+        rescale_by_head,
         rescale_some_rows,
         staircase_falling,
         jump_last,

@@ -1,0 +1,70 @@
+"""A signal ends a command even where what its handler raises is dropped, as TVM may do."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from tirx_attn.commands import interrupts
+from tirx_attn.commands.output import Reporter
+from tirx_attn.commands.wrap import command
+
+
+def outcome(body):
+    app = Typer()
+    app.command()(command(body))
+    return CliRunner().invoke(app, [])
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("step_follows", [True, False], ids=["next_step", "end"])
+def test_a_dropped_interrupt_is_raised_again(number, status, step_follows):
+    reached = []
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def body() -> bool:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        reached.append("swallowed")
+        if step_follows:
+            with Reporter().step("next"):
+                reached.append("step")
+        return True
+
+    try:
+        done = outcome(body)
+    finally:
+        after = {each: signal.getsignal(each) for each in before}
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert done.exit_code == status
+    assert reached == ["swallowed"]
+    assert "interrupted" in done.stderr
+    assert after == {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+
+
+def test_the_next_command_starts_afresh():
+    with interrupts.watched(), suppress(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert interrupts.received() == signal.SIGTERM
+    done = outcome(lambda: True)
+    assert done.exit_code == 0
+    assert interrupts.received() is None
+
+
+def test_a_handler_of_somebody_else_stays():
+    def own(number, frame):
+        raise AssertionError
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        with interrupts.watched():
+            assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,57 @@
+"""Ctrl-C and SIGTERM while a command runs.
+
+Both are raised as KeyboardInterrupt, so that children and temporary files are cleaned up on the way out. TVM may turn
+what a signal handler raises into an error of its own, or drop it; so the signal is remembered, and raised once more at
+the next step of the command.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_DEFAULTS: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+
+_received: int | None = None
+
+
+def received() -> int | None:
+    """Number of the signal that asked the command to end, or None."""
+    return _received
+
+
+def check() -> None:
+    """End here if a signal asked for it.
+
+    Raises:
+        KeyboardInterrupt: one did.
+    """
+    if _received is not None:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Take the signals that nobody else handles, until the end of the block."""
+    global _received
+    _received = None
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    taken = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) is default]
+    for number in taken:
+        signal.signal(number, _receive)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, _DEFAULTS[number])
+
+
+def _receive(number: int, _frame: Any) -> None:
+    global _received
+    _received = number
+    raise KeyboardInterrupt
