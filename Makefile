@@ -1,22 +1,31 @@
 # make demo   set everything up and run the main job      make test   all tests (installs torch as well)
 # make quick  tests that need no simulator and no torch   make lint   ruff and mypy
+# make kernels    libraries of the sm_90a kernels, in build/sm_90a
+# make test-gpu   what needs an H200, with those libraries; PYTHON and LIBRARIES say whose, where there is no .venv
 BIN := .venv/bin
-QUICK := not simulator and not torch and not slow
+QUICK := not simulator and not torch and not slow and not gpu
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test quick lint setup-demo setup-test setup-quick lock clean
+.PHONY: demo test quick kernels test-gpu lint setup-demo setup-test setup-quick lock clean
 
 demo: setup-demo
 	$(BIN)/tirx-attn demo
 
 # Tests that measure time come first, with nothing beside them.
 test: setup-test lint
-	$(BIN)/python -m pytest -m alone
-	$(PYTEST) -m "not alone"
+	$(BIN)/python -m pytest -m "alone and not gpu"
+	$(PYTEST) -m "not alone and not gpu"
 
 quick: setup-quick
 	$(PYTEST) -m "$(QUICK)"
+
+kernels: setup-demo
+	$(BIN)/python -m tests.engines build/sm_90a
+
+PYTHON ?= $(BIN)/python
+test-gpu:
+	TIRX_ATTN_KERNELS=build/sm_90a TIRX_ATTN_LIBRARIES=$(LIBRARIES) $(PYTHON) -m pytest -m gpu $(ARGS)
 
 lint:
 	$(BIN)/ruff check .

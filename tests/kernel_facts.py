@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.cuda_text import WARPS, Call, Kernel, arguments_of, evaluate
 from tirx_attn.barriers.protocol import Kind, protocol
 from tirx_attn.schedule import Plan
-from tirx_attn.schedule.plan import Region
+from tirx_attn.schedule.parts import Region
 
 MMA_K_COLUMNS = 8
 """32-bit TMEM columns of the 16 fp16 values of A that one MMA reads."""

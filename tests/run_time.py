@@ -113,8 +113,19 @@ LENGTHS: tuple[Lengths, ...] = (
 )
 """Kernels run at these, on ordinary data."""
 
-SHORTER: tuple[Lengths, ...] = ((1, 1, 600), (2, 3, 5), (1, 7, 129))
-"""The same for kernels of many heads, whose rows below are the point: they cost the most."""
+SHORTER: tuple[Lengths, ...] = (
+    (1, 1, 1),
+    (1, 1, 600),
+    (2, 3, 5),
+    (1, 7, 129),
+    (1, 2, 64),
+    (1, 4, 127),
+    (1, 1, 128),
+    (1, 6, 9),
+    (1, 3, 33),
+    (2, 1, 2),
+)
+"""The same for kernels of many heads, of which every key block costs the most."""
 
 MANY_HEADS = 24
 """Query heads from which on a kernel runs at `SHORTER`; so do kernels of many K/V heads."""

@@ -1,9 +1,6 @@
-"""One kernel for all lengths, on the simulator: O and LSE against the reference, the checkers clean."""
+"""One kernel for all lengths: O and LSE against the reference, on the simulator and on a GPU; the checkers clean."""
 
 from __future__ import annotations
-
-from functools import cache
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,35 +8,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.engines import ENGINES, simulated, with_scale
 from tests.launches import LIMIT
-from tests.run_time import KERNELS, LAUNCHES, SHORTER, Launch, lengths_of
+from tests.run_time import KERNELS, LAUNCHES, Launch
 from tirx_attn import merge_states, verify
 from tirx_attn.verify import attention_reference
-from tirx_attn.verify.probes import Probe
 from tirx_attn.verify.reference import largest_error, rounding_step
 
-pytestmark = [pytest.mark.simulator, pytest.mark.slow, pytest.mark.timeout(1800)]
+RUNS = [launch for launch in LAUNCHES if launch.kind == "run"]
+CHECKS = [launch for launch in LAUNCHES if launch.kind != "run"]
+
+pytestmark = pytest.mark.timeout(1800)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def simulator():
-    pytest.importorskip("tirx_harness", reason="needs the simulator: pip install 'tirx-attn[simulator]'")
-
-
-@cache
-def kernel(name: str) -> Any:
-    from tirx_attn.kernel import build_kernel
-
-    return build_kernel(KERNELS[name].plan)
-
-
-def arrays(name: str, probe: Probe) -> dict[str, Any]:
-    scale = KERNELS[name].scale
-    return probe.arrays if scale is None else {**probe.arrays, "scale": np.float32(scale)}
-
-
-def run(name: str, probe: Probe) -> verify.Run:
-    return verify.run(kernel(name), arrays(name, probe), time_limit=LIMIT)
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return request.param()
 
 
 def lse_is_right(lse, reference, d: int) -> bool:
@@ -51,28 +35,32 @@ def lse_is_right(lse, reference, d: int) -> bool:
     return bool(np.all(np.abs(lse[some] - reference[some]) <= bound))
 
 
-def judge(launch: Launch) -> verify.ErrorVerdict:
+def judge(engine, launch: Launch) -> verify.ErrorVerdict:
     """Run a launch: O within the rule of its probe, LSE right, nothing read that was not written."""
     probe, spec = launch.make_probe(), KERNELS[launch.kernel]
-    result = run(launch.kernel, probe)
-    verdict = probe.judge(result.outputs["O"], scale=spec.scale)
+    result = engine.run(launch.kernel, probe.arrays)
+    verdict = probe.judge(result.o, scale=spec.scale)
     assert verdict.ok, verdict
     _, lse = attention_reference(probe.q, probe.k, probe.v, causal=probe.is_causal, scale=spec.scale)
-    assert lse_is_right(result.outputs["LSE"], lse, spec.heads[2])
+    assert lse_is_right(result.lse, lse, spec.heads[2])
     assert result.verdict == "clean", result.findings
     return verdict
 
 
-@pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.id)
-def test_launch(launch, record_property):
-    if launch.kind == "run":
-        verdict = judge(launch)
-        record_property("error", verdict.error)
-        record_property("bound", verdict.bound)
-    else:
-        probe = launch.make_probe()
-        check = getattr(verify, launch.kind)(kernel(launch.kernel), arrays(launch.kernel, probe), time_limit=LIMIT)
-        assert check.clean, (check.verdict, check.findings)
+@pytest.mark.parametrize("launch", RUNS, ids=lambda launch: launch.id)
+def test_launch(engine, launch, record_property):
+    verdict = judge(engine, launch)
+    record_property("error", verdict.error)
+    record_property("bound", verdict.bound)
+
+
+@pytest.mark.simulator
+@pytest.mark.slow
+@pytest.mark.parametrize("launch", CHECKS, ids=lambda launch: launch.id)
+def test_checked_launch(launch):
+    arrays = with_scale(launch.kernel, launch.make_probe().arrays)
+    check = getattr(verify, launch.kind)(simulated(launch.kernel), arrays, time_limit=LIMIT)
+    assert check.clean, (check.verdict, check.findings)
 
 
 @pytest.mark.parametrize("name", ["causal_7_1_bf16", "full_5_1_d64_bf16"])
@@ -84,111 +72,107 @@ def test_launch(launch, record_property):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(lengths=st.tuples(st.integers(1, 2), st.integers(1, 120), st.integers(1, 400)))
-def test_any_length(name, lengths):
-    verdict = judge(Launch(name, "any", lengths))
+def test_any_length(engine, name, lengths):
+    verdict = judge(engine, Launch(name, "any", lengths))
     assert verdict.error <= verdict.bound
 
 
 def test_kernels_run_at_many_lengths():
-    """Ten or more each, but for those of many heads."""
-    runs = [launch for launch in LAUNCHES if launch.kind == "run"]
-    assert {launch.kernel for launch in runs} == KERNELS.keys()
-    for name, spec in KERNELS.items():
-        lengths = {launch.lengths for launch in runs if launch.kernel == name}
-        assert len(lengths) >= (4 if lengths_of(spec) == SHORTER else 10), name
+    """Ten or more each, from 1 to 600."""
+    assert {launch.kernel for launch in RUNS} == KERNELS.keys()
+    for name in KERNELS:
+        lengths = {launch.lengths for launch in RUNS if launch.kernel == name}
+        assert len(lengths) >= 10, name
         assert {1, 600} <= {size for _, *sizes in lengths for size in sizes}, name
 
 
-def test_b2_tail_below_zero():
+def test_b2_tail_below_zero(engine):
     """O = 1, and the LSE of the list itself: −113.4746."""
     probe = Launch("full", "B2", (1, 704, 704), "tail_below_zero").make_probe()
-    result = run("full", probe)
-    assert probe.judge(result.outputs["O"]).ok
-    np.testing.assert_allclose(result.outputs["LSE"], -113.4746, atol=1e-4)
+    result = engine.run("full", probe.arrays)
+    assert probe.judge(result.o).ok
+    np.testing.assert_allclose(result.lse, -113.4746, atol=1e-4)
 
 
-def test_e3_lse():
+def test_e3_lse(engine):
     """The value of the list itself: −46340.950 + ln 256."""
     probe = Launch("full", "E3", (1, 128, 256), "very_negative").make_probe()
-    np.testing.assert_allclose(run("full", probe).outputs["LSE"], -46335.405, atol=0.004)
+    np.testing.assert_allclose(engine.run("full", probe.arrays).lse, -46335.405, atol=0.004)
 
 
 @pytest.mark.parametrize("beyond", ["next batch", "last launch"])
-def test_nothing_beyond_the_used_length_counts(beyond):
+def test_nothing_beyond_the_used_length_counts(engine, beyond):
     """B7: the keys of batch 1 are NaN. E5: an earlier launch in the same process had NaN keys."""
     probe = Launch("full", "B7", (2, 129, 129)).make_probe()
     k, v = probe.k.copy(), probe.v.copy()
     k[1:], v[1:] = np.nan, np.nan
     if beyond == "last launch":
         everywhere = np.full((1, 256, 1, 128), np.nan, np.float16)
-        spoiled = verify.run(kernel("full"), {"Q": everywhere, "K": everywhere, "V": everywhere}, time_limit=LIMIT)
-        assert np.isnan(spoiled.outputs["O"]).all()
+        spoiled = engine.run("full", {"Q": everywhere, "K": everywhere, "V": everywhere})
+        assert np.isnan(spoiled.o).all()
         k, v = probe.k, probe.v
-    o = verify.run(kernel("full"), {"Q": probe.q, "K": k, "V": v}, time_limit=LIMIT).outputs["O"]
+    o = engine.run("full", {"Q": probe.q, "K": k, "V": v}).o
     assert verify.judge(o[:1], probe.q[:1], probe.k[:1], probe.v[:1]).ok
     assert np.isnan(o[1]).all() == (beyond == "next batch")
 
 
 @pytest.mark.parametrize("score", ["inf", "nan"])
-def test_e10_a_masked_key_is_selected_away(score):
+def test_e10_a_masked_key_is_selected_away(engine, score):
     """The last key, which only the last row sees, holds inf: scores of +inf where q > 0, of NaN where signs differ."""
     probe = Launch("causal", "E10", (1, 128, 128)).make_probe()
     q, k = np.abs(probe.q) if score == "inf" else probe.q, probe.k.copy()
     k[:, 127] = np.inf
-    o = verify.run(kernel("causal"), {"Q": q, "K": k, "V": probe.v}, time_limit=LIMIT).outputs["O"]
+    o = engine.run("causal", {"Q": q, "K": k, "V": probe.v}).o
     verdict = verify.judge(o[:, :127], q[:, :127], probe.k[:, :127], probe.v[:, :127], causal=True)
     assert verdict.ok, verdict
 
 
-def test_e11_masked_and_unmasked_rows_agree():
+def test_e11_masked_and_unmasked_rows_agree(engine):
     """The last causal row sees all keys, through masked tiles; the same query without a mask through full ones.
 
     They differ by one fp16 ulp of the row's largest element at most: the steady loop emulates some exponentials.
     """
     probe = Launch("causal", "E11", (1, 256, 256)).make_probe()
-    masked = run("causal", probe).outputs["O"][:, -1:]
+    masked = engine.run("causal", probe.arrays).o[:, -1:]
     last = {"Q": probe.q[:, -1:], "K": probe.k, "V": probe.v}
-    unmasked = verify.run(kernel("full"), last, time_limit=LIMIT).outputs["O"]
+    unmasked = engine.run("full", last).o
     assert largest_error(masked, unmasked) <= rounding_step(float(np.abs(unmasked).max()), np.float16)
 
 
-def test_f1_parts_merge_to_the_whole():
+def test_f1_parts_merge_to_the_whole(engine):
     """To the reference, and to a single pass over all keys."""
     probe = Launch("full", "F1", (1, 64, 3136)).make_probe()
     parts = []
     for keys in (slice(0, 3072), slice(3072, None)):
-        part = verify.run(
-            kernel("full"), {"Q": probe.q, "K": probe.k[:, keys], "V": probe.v[:, keys]}, time_limit=LIMIT
-        )
-        parts += [part.outputs["O"], part.outputs["LSE"]]
+        part = engine.run("full", {"Q": probe.q, "K": probe.k[:, keys], "V": probe.v[:, keys]})
+        parts += [part.o, part.lse]
     o, lse = merge_states(*parts)
     reference, reference_lse = attention_reference(probe.q, probe.k, probe.v)
-    whole = run("full", probe)
+    whole = engine.run("full", probe.arrays)
     assert largest_error(o, reference) <= 5e-4
-    assert largest_error(o, whole.outputs["O"]) <= 5e-4
+    assert largest_error(o, whole.o) <= 5e-4
     assert lse_is_right(lse, reference_lse, 128)
-    assert lse_is_right(lse, whole.outputs["LSE"].astype(np.float64), 128)
+    assert lse_is_right(lse, whole.lse.astype(np.float64), 128)
 
 
-def test_n1_batch_neighbours_do_not_matter():
+def test_n1_batch_neighbours_do_not_matter(engine):
     probe = Launch("causal_8_2", "N1", (8, 257, 257)).make_probe()
     alone = {"Q": probe.q[:1], "K": probe.k[:1], "V": probe.v[:1]}
-    together, single = run("causal_8_2", probe), verify.run(kernel("causal_8_2"), alone, time_limit=LIMIT)
-    for name, bits in (("O", np.uint16), ("LSE", np.uint32)):
-        first = np.ascontiguousarray(together.outputs[name][:1]).view(bits)
-        assert np.array_equal(first, single.outputs[name].view(bits)), name
+    together, single = engine.run("causal_8_2", probe.arrays), engine.run("causal_8_2", alone)
+    assert np.array_equal(together.o[:1].view(np.uint16), single.o.view(np.uint16))
+    assert np.array_equal(np.ascontiguousarray(together.lse[:1]).view(np.uint32), single.lse.view(np.uint32))
 
 
-def test_m3_equal_tasks_give_equal_bits():
+def test_m3_equal_tasks_give_equal_bits(engine):
     """Six batches with the same data, task by task on two CTAs."""
     probe = Launch("full", "M3", (1, 128, 128)).make_probe()
     same = {name: np.repeat(array, 6, axis=0) for name, array in probe.arrays.items()}
-    o = verify.run(kernel("full"), same, time_limit=LIMIT).outputs["O"]
+    o = engine.run("full", same).o
     assert verify.judge(o[:1], probe.q, probe.k, probe.v).ok
     for batch in range(1, 6):
         assert np.array_equal(o[0].view(np.uint16), o[batch].view(np.uint16)), batch
 
 
-def test_bf16_is_its_own_dtype():
+def test_bf16_is_its_own_dtype(engine):
     probe = Launch("causal_bf16", "dtype", (1, 33, 300)).make_probe()
-    assert run("causal_bf16", probe).outputs["O"].dtype == ml_dtypes.bfloat16
+    assert engine.run("causal_bf16", probe.arrays).o.dtype == ml_dtypes.bfloat16

@@ -7,18 +7,20 @@ from typing import Literal
 from tvm.script import tirx as T
 from tvm.tirx import PrimFunc
 
-from tirx_attn.barriers import PROTOCOL_ATTRIBUTE
+from tirx_attn.barriers.protocol import protocol
 from tirx_attn.barriers.render import declaration
-from tirx_attn.config import RUNTIME, AttentionConfig
-from tirx_attn.roles.context import Context, clear_unused_rows
+from tirx_attn.config import AttentionConfig
+from tirx_attn.roles.context import Context
 from tirx_attn.roles.correction import correction_role
 from tirx_attn.roles.epilogue import store_role
 from tirx_attn.roles.load import load_role
 from tirx_attn.roles.mma import mma_role
 from tirx_attn.roles.parameters import Parameters
 from tirx_attn.roles.softmax import softmax_role
-from tirx_attn.schedule.plan import Plan, make_plan
+from tirx_attn.roles.storage import clear_unused_rows
+from tirx_attn.schedule.plan import Q_STAGES, Plan, make_plan
 from tirx_attn.schedule.schedule import Schedule
+from tirx_attn.tracing import TURN, finish
 
 
 def get_flash_attention4_kernel(
@@ -60,7 +62,12 @@ def get_flash_attention4_kernel(
 
 
 def build_kernel(plan: Plan) -> PrimFunc:
-    """The PrimFunc of a plan."""
+    """The PrimFunc of a plan. Threads take turns."""
+    with TURN:
+        return _trace(plan)
+
+
+def _trace(plan: Plan) -> PrimFunc:
     config = plan.config
     SOFTMAX, CORRECTION, MMA, LOAD, STORE = plan.warps.roles
     tensors = Parameters(plan)
@@ -82,7 +89,7 @@ def build_kernel(plan: Plan) -> PrimFunc:
         ctx = Context(plan, counts, Q, K, V, O, LSE, scale)
         ctx.tmem.commit()
         T.ptx.fence.mbarrier_init.release.cluster()
-        clear_unused_rows(ctx)
+        clear_unused_rows(ctx, Q_STAGES)
         T.cuda.cta_sync()
 
         if ctx.warpgroup <= SOFTMAX.warpgroups[-1]:
@@ -104,7 +111,4 @@ def build_kernel(plan: Plan) -> PrimFunc:
         T.cuda.cta_sync()
         ctx.tmem.dealloc()
 
-    present = {"LSE": config.return_lse, "scale": config.scale == RUNTIME}
-    params = [param for param in flash_attention4.params if present.get(param.name, True)]
-    func = PrimFunc(params, flash_attention4.body, flash_attention4.ret_type, flash_attention4.attrs)
-    return func.with_attr(PROTOCOL_ATTRIBUTE, declaration(plan))
+    return finish(flash_attention4, config, declaration(plan.warps, protocol(plan), plan.target))

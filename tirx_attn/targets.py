@@ -18,9 +18,10 @@ class Target:
     Attributes:
         name: product name.
         arch: NVRTC and TVM architecture name.
+        mma: its tensor cores' instructions, "tcgen05" or "wgmma".
         sms: streaming multiprocessors.
         smem_bytes: dynamic shared memory one CTA may take, in bytes.
-        tmem_columns: tensor-memory columns of 128 lanes x 32 bit per SM.
+        tmem_columns: tensor-memory columns of 128 lanes x 32 bit per SM; 0 without tensor memory.
         registers: 32-bit registers per SM.
         mbarrier_bytes: size of one mbarrier, in bytes.
         named_barriers: hardware named barriers per CTA; barrier 0 belongs to the CTA-wide sync.
@@ -31,6 +32,7 @@ class Target:
 
     name: str
     arch: str
+    mma: str
     sms: int
     smem_bytes: int
     tmem_columns: int
@@ -45,6 +47,7 @@ class Target:
 B200 = Target(
     name="B200",
     arch="sm_100a",
+    mma="tcgen05",
     sms=148,
     smem_bytes=227 * 1024,
     tmem_columns=512,
@@ -59,6 +62,7 @@ B200 = Target(
 B300 = Target(
     name="B300",
     arch="sm_103a",
+    mma="tcgen05",
     sms=148,
     smem_bytes=227 * 1024,
     tmem_columns=512,
@@ -70,7 +74,22 @@ B300 = Target(
     clock_ghz=1.85,
 )
 
-TARGETS = {target.arch: target for target in (B200, B300)}
+H200 = Target(
+    name="H200",
+    arch="sm_90a",
+    mma="wgmma",
+    sms=132,
+    smem_bytes=227 * 1024,
+    tmem_columns=0,
+    registers=64 * 1024,
+    mbarrier_bytes=8,
+    named_barriers=16,
+    mma_flop_per_clock=4096,
+    exp2_per_clock=16,
+    clock_ghz=1.98,
+)
+
+TARGETS = {target.arch: target for target in (B200, B300, H200)}
 
 
 def target_for(arch: str) -> Target:

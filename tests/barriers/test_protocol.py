@@ -10,7 +10,7 @@ from tests.cases import CASES
 from tirx_attn import AttentionConfig, Schedule
 from tirx_attn.barriers.protocol import Edge, Kind, Producer, Protocol, protocol
 from tirx_attn.schedule import Plan, make_plan
-from tirx_attn.schedule.plan import Role
+from tirx_attn.schedule.parts import Role
 from tirx_attn.targets import B200
 
 CONFIG = AttentionConfig(1, 256, 384, 2, 1, 128)

@@ -107,7 +107,7 @@ def test_the_table_survives_json(plan):
 
 def test_a_declaration_holds_roles_protocol_and_limits():
     plan = make_plan(CONFIG)
-    data = json.loads(render.declaration(plan))
+    data = json.loads(render.declaration(plan.warps, protocol(plan), plan.target))
     assert {role["name"]: role["registers"] for role in data["roles"]} == {
         "softmax": 200,
         "correction": 64,

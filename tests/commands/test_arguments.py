@@ -105,7 +105,10 @@ def test_knobs_that_cannot_be_read(items, message):
 @pytest.mark.parametrize(
     ("shape", "causal", "arch", "changes", "message"),
     [
-        (SHAPE, False, "sm_90a", [], "--arch: arch='sm_90a': allowed values are sm_100a, sm_103a"),
+        (SHAPE, False, "sm_80", [], "--arch: arch='sm_80': allowed values are sm_100a, sm_103a, sm_90a"),
+        (SHAPE, False, "sm_90a", ["stagger=true"], "KEY='stagger': allowed values are kv_stages, q_stages, ping_pong"),
+        (SHAPE, False, "sm_90a", ["kv_stages=2"], "--schedule: kv_stages=2: allowed values are integers from 3"),
+        (SHAPE, False, "sm_90a", ["kv_stages=9"], "kv_stages=9, q_stages=2: need 394240 bytes of shared memory"),
         ("1,256,0,2,1,128", False, "sm_100a", [], "--shape 1,256,0,2,1,128: Skv=0: allowed values"),
         ("0,256,256,2,1,128", False, "sm_100a", [], "B=0: allowed values are positive integers"),
         ("1,256,256,3,2,128", True, "sm_100a", [], "Hq=3: allowed values are multiples of Hkv=2"),

@@ -63,7 +63,7 @@ def test_version(tirx_attn):
     ("arguments", "message"),
     [
         (["plan", "--shape", "1,2,3"], "--shape '1,2,3' has 3 values: allowed are six integers"),
-        (["plan", "--shape", SHAPE, "--arch", "sm_90a"], "arch='sm_90a': allowed values are sm_100a, sm_103a"),
+        (["plan", "--shape", SHAPE, "--arch", "sm_80"], "arch='sm_80': allowed values are sm_100a, sm_103a, sm_90a"),
         (["plan", "--shape", SHAPE, "--schedule", "x=1"], "KEY='x': allowed values are pv_split"),
         (["check", "--shape", SHAPE, "--time-limit", "0"], "--time-limit '0': allowed values are positive seconds"),
         (["check", "--shape", "1,256,256,2,1,96"], "D=96: allowed head sizes are 64, 128"),

@@ -10,6 +10,7 @@ from tvm.error import DiagnosticError
 
 from tirx_attn import AttentionConfig
 from tirx_attn.kernel import build_kernel
+from tirx_attn.roles import storage
 from tirx_attn.roles.context import Context
 from tirx_attn.schedule import Plan, make_plan
 
@@ -40,7 +41,7 @@ def test_packed_rows_are_the_rows_of_the_mma_tile(ratio):
     from tvm.backend.cuda.tile_primitive.tma_utils import SwizzleMode, mma_shared_layout
 
     plan = make_plan(AttentionConfig(1, 256, 256, ratio, 1, 128))
-    packed = context(plan)._packed(View())
+    packed = storage.packed(View(), 2, plan.tiles)
     tile = mma_shared_layout("float16", SwizzleMode.SWIZZLE_128B_ATOM, (2, 128, 128))
     assert packed.shape == (2, 2, 128 // ratio, ratio, 64)
     generator = np.random.default_rng(ratio)

@@ -10,7 +10,7 @@ import pytest
 from tests.schedule.tir import evaluate, simplify
 from tirx_attn import AttentionConfig, Schedule
 from tirx_attn.schedule import make_plan
-from tirx_attn.schedule.plan import Launch
+from tirx_attn.schedule.parts import Launch
 
 CAUSAL = AttentionConfig(1, 8192, 8192, 32, 32, 128, True)
 OPEN = AttentionConfig(None, None, None, 6, 2, 64)

@@ -11,7 +11,7 @@ import pytest
 from tests.schedule.tir import Thread
 from tirx_attn import AttentionConfig, Schedule
 from tirx_attn.schedule import Plan, make_plan
-from tirx_attn.schedule.plan import Launch
+from tirx_attn.schedule.parts import Launch
 
 FULL = AttentionConfig(2, 600, 256, 4, 2, 128)
 CAUSAL = replace(FULL, is_causal=True)

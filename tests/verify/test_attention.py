@@ -8,7 +8,8 @@ import pytest
 
 from tests.launches import LIMIT
 from tirx_attn import AttentionConfig, verify
-from tirx_attn.schedule.plan import Launch, make_plan
+from tirx_attn.schedule.parts import Launch
+from tirx_attn.schedule.plan import make_plan
 from tirx_attn.verify import attention, attention_reference, simulator
 
 

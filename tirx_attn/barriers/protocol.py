@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from tirx_attn.schedule.plan import Q_STAGES, WARP_THREADS, Plan, Role
+from tirx_attn.schedule.parts import WARP_THREADS, Role
+from tirx_attn.schedule.plan import Q_STAGES, Plan
 
 
 class Kind(Enum):

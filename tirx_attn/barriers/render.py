@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from tirx_attn.barriers.protocol import Edge, Kind, Protocol, protocol
-from tirx_attn.schedule.plan import Plan
+from tirx_attn.barriers.protocol import Edge, Kind, Protocol
+from tirx_attn.schedule.parts import Warps
+from tirx_attn.targets import Target
 
 COLUMNS = ("edge", "kind x slots", "arrives (count)", "waits", "true after the wait", "at start")
 
@@ -81,13 +82,13 @@ def to_dict(table: Protocol) -> dict[str, Any]:
     }
 
 
-def declaration(plan: Plan) -> str:
+def declaration(warps: Warps, table: Protocol, target: Target) -> str:
     """What a PrimFunc says of itself: roles, edges and the limits they must keep, as JSON."""
     return json.dumps(
         {
-            "roles": [asdict(role) for role in plan.warps.roles],
-            "protocol": to_dict(protocol(plan)),
-            "registers": plan.target.registers,
-            "named_barriers": plan.target.named_barriers,
+            "roles": [asdict(role) for role in warps.roles],
+            "protocol": to_dict(table),
+            "registers": target.registers,
+            "named_barriers": target.named_barriers,
         }
     )

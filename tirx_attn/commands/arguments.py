@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tirx_attn.barriers.protocol import Protocol, protocol
+from tirx_attn.barriers.protocol import Protocol
 from tirx_attn.config import DTYPES, RUN_TIME_NAMES, RUNTIME, SCALES, SIZE_NAMES, AttentionConfig
-from tirx_attn.schedule import Plan, Schedule, make_plan
-from tirx_attn.schedule.tuning import TuningRow, tuning_row
+from tirx_attn.family import AnyPlan, AnySchedule, Family, family_of
+from tirx_attn.schedule import Schedule
+from tirx_attn.schedule.tuning import TuningRow
 from tirx_attn.targets import TARGETS, target_for
 
 ARCHS = ", ".join(sorted(TARGETS))
@@ -54,7 +55,8 @@ ScheduleOption = Annotated[
     typer.Option(
         "--schedule",
         metavar="KEY=VALUE",
-        help="Set a knob of Schedule, such as pv_split=64,64, stagger=true, statistics=collective. Repeatable.",
+        help="Set a knob of Schedule, such as pv_split=64,64, stagger=true, statistics=collective; for sm_90a of "
+        "HopperSchedule, such as ping_pong=false. Repeatable.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
@@ -71,15 +73,17 @@ class Problem:
     Attributes:
         config, schedule, plan, table: the problem and what was derived for it.
         arch: architecture name of the target.
+        family: the kernel that serves it.
         row: tuning row that the schedule started from.
         changes: knobs that the command line set.
     """
 
     config: AttentionConfig
-    schedule: Schedule
-    plan: Plan
+    schedule: AnySchedule
+    plan: AnyPlan
     table: Protocol
     arch: str
+    family: Family
     row: TuningRow
     changes: dict[str, Any]
 
@@ -92,7 +96,7 @@ class Problem:
         words += [DTYPES[config.dtype]] * (config.dtype != AttentionConfig.dtype)
         words += ["lse"] * config.return_lse
         words += [] if config.scale is None else [f"scale_{config.scale}".replace("+", "")]
-        return "_".join(["flash_attention4", *words])
+        return "_".join([self.family.stem, *words])
 
     @property
     def title(self) -> str:
@@ -153,19 +157,21 @@ def parse_problem(
     name = parse_dtype(dtype)
     try:
         config = AttentionConfig(*parse_shape(shape), is_causal=causal, dtype=name, return_lse=lse)
-        row = tuning_row(config, target)
-        make_plan(config, row.schedule, target)  # what it refuses lies in the sizes: a row's schedule fits every target
+        family = family_of(target)
+        row = family.tuning_row(config, target)
+        # What it refuses lies in the sizes: a row's schedule fits every target.
+        family.make_plan(config, row.schedule, target)
     except (TypeError, ValueError) as error:
         raise _of_shape(shape, error) from None
     config = with_scale(config, scale)
-    parsed = parse_changes(changes or ())
+    parsed = parse_changes(changes or (), family.schedule)
     try:
         schedule = replace(row.schedule, **parsed)
-        plan = make_plan(config, schedule, target)
-        table = protocol(plan)
+        plan = family.make_plan(config, schedule, target)
+        table = family.protocol(plan)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"--schedule: {error}") from None
-    return Problem(config, schedule, plan, table, arch, row, parsed)
+    return Problem(config, schedule, plan, table, arch, family, row, parsed)
 
 
 def parse_shape(text: str) -> tuple[int | None, int | None, int | None, int, int, int]:
@@ -212,10 +218,10 @@ def with_scale(config: AttentionConfig, text: str | None) -> AttentionConfig:
         raise ArgumentError(f"--scale {text!r}: allowed values are {allowed}") from None
 
 
-def parse_changes(items: Sequence[str]) -> dict[str, Any]:
-    """Schedule fields of KEY=VALUE texts."""
-    kinds = typing.get_type_hints(Schedule)
-    names = [field.name for field in fields(Schedule)]
+def parse_changes(items: Sequence[str], schedule: type[Any] = Schedule) -> dict[str, Any]:
+    """Fields of a schedule's class of KEY=VALUE texts."""
+    kinds = typing.get_type_hints(schedule)
+    names = [field.name for field in fields(schedule)]
     changes: dict[str, Any] = {}
     for item in items:
         name, equals, text = item.partition("=")

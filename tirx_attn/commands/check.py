@@ -27,7 +27,7 @@ TimeLimitOption = Annotated[
     str,
     typer.Option("--time-limit", metavar="SECONDS", help="For each run on the simulator, its build included."),
 ]
-STYLES = {proof.PASSED: "green", proof.FAILED: "bold red", proof.SKIPPED: "yellow"}
+STYLES = {proof.PASSED: "green", proof.FAILED: "bold red", proof.SKIPPED: "yellow", proof.NOT_APPLICABLE: "dim"}
 
 
 @command
@@ -43,7 +43,8 @@ def check(
     """Prove the synchronisation and the numbers of one kernel.
 
     First by structure, in seconds; then on the simulator, with ordinary data, with keys that force a rescale in every
-    block, and with keys that force none. The simulator wants small problems: a few hundred tokens, a few heads.
+    block, and with keys that force none. The simulator wants small problems: a few hundred tokens, a few heads. It has
+    no WGMMA: kernels for sm_90a are proved by structure, and their numbers on a GPU where there is one.
 
     Example: tirx-attn check --shape 1,256,384,2,1,128 --schedule stagger=true
     """
@@ -57,9 +58,9 @@ def check(
     limit = parse_seconds("--time-limit", time_limit)
     reporter = output.Reporter(total=1 + len(proof.planned()))
     with reporter.step(f"{problem.title}: TIRx function"):
-        from tirx_attn.kernel import build_kernel
+        from tirx_attn.family import build_planned
 
-        func = build_kernel(problem.plan)
+        func = build_planned(problem.plan)
     steps = proof.prove(func, problem, reporter, limit)
     seconds = time.perf_counter() - started
     if as_json:

@@ -24,9 +24,10 @@ from tirx_attn.commands.arguments import (
     parse_problem,
 )
 from tirx_attn.commands.wrap import command
-from tirx_attn.config import RUNTIME, TILE_KEYS, TILE_ROWS
-from tirx_attn.schedule import Schedule
-from tirx_attn.schedule.plan import WARPGROUP_THREADS, Region
+from tirx_attn.config import RUNTIME, TILE_KEYS
+from tirx_attn.schedule import Plan
+from tirx_attn.schedule.parts import WARPGROUP_THREADS, Region
+from tirx_attn.schedule.plan import TmemPlan
 from tirx_attn.schedule.tiles import ceil_div
 
 AT_LAUNCH = "known at launch"
@@ -60,8 +61,7 @@ def plan(
         _launch(problem),
         _knobs(problem),
         _roles(problem),
-        _smem(problem),
-        _tmem(problem),
+        *_memories(problem),
         _barriers(problem),
     ):
         console.print(made)
@@ -95,7 +95,7 @@ def _kernel(problem: Problem) -> Table:
 def _launch(problem: Problem) -> Table:
     plan, config, tiles = problem.plan, problem.config, problem.plan.tiles
     launch = plan.to_dict()["launch"]
-    grid, tasks, l2_heads = launch["grid"], launch["tasks"], launch["l2_heads"]
+    grid, tasks = launch["grid"], launch["tasks"]
     made = output.table("Launch", "what", "value")
     persistent = "persistent, " if plan.is_persistent else ""
     threads = f"of {plan.warps.threads} threads, {persistent}one at a time per SM"
@@ -103,14 +103,16 @@ def _launch(problem: Problem) -> Table:
     if not plan.is_persistent:
         per_cta = "one per CTA, longest first"
     else:
-        per_cta = f"up to {ceil_div(tasks, grid)} per CTA" if tasks else "spread evenly over the CTAs"
-    made.add_row("tasks", f"{tasks or f'{AT_LAUNCH}:'} (batch, K/V head, pair of query tiles), {per_cta}")
+        per_cta = f"up to {plan.tasks_per_cta} per CTA" if tasks else "spread evenly over the CTAs"
+    tile = "pair of query tiles" if tiles.tiles_per_task == 2 else "query tile"
+    made.add_row("tasks", f"{tasks or f'{AT_LAUNCH}:'} (batch, K/V head, {tile}), {per_cta}")
     packing = f"{tiles.tokens_per_tile} tokens x {config.ratio} heads of one K/V head"
-    made.add_row("query tile", f"{packing}, {tiles.used_rows} of {TILE_ROWS} rows")
+    made.add_row("query tile", f"{packing}, {tiles.used_rows} of {tiles.rows} rows")
     # The last query sees all keys, masked or not.
     blocks = AT_LAUNCH if config.Skv is None else f"{ceil_div(config.Skv, TILE_KEYS)} in the longest task"
     made.add_row("key blocks", f"{blocks}, last to first")
     if not plan.is_persistent:
+        l2_heads = launch["l2_heads"]
         heads = f"{l2_heads} (batch, K/V head) at a time" if l2_heads else f"as many heads as fit, {AT_LAUNCH}"
         made.add_row("in L2", f"K and V of {heads}")
     work = AT_LAUNCH if config.run_time_names else f"{config.flops / 1e9:,.3f} Gflop in the two products"
@@ -120,7 +122,7 @@ def _launch(problem: Problem) -> Table:
 
 def _knobs(problem: Problem) -> Table:
     made = output.table(f"Schedule: tuning row {problem.row.id}, {problem.row.regime}", "knob", "value", "from")
-    for field in fields(Schedule):
+    for field in fields(problem.schedule):
         value = getattr(problem.schedule, field.name)
         made.add_row(field.name, str(value), "--schedule" if field.name in problem.changes else problem.row.id)
     return made
@@ -137,15 +139,20 @@ def _roles(problem: Problem) -> Table:
     return made
 
 
+def _memories(problem: Problem) -> list[Table]:
+    plan = problem.plan
+    return [_smem(problem), _tmem(plan.tmem)] if isinstance(plan, Plan) else [_smem(problem)]
+
+
 def _smem(problem: Problem) -> Table:
     smem = problem.plan.smem
     made = _regions(f"Shared memory, {smem.size:,} of {problem.plan.target.smem_bytes:,} bytes", "bytes", smem.regions)
-    made.caption = "control: mbarriers and the address of the TMEM allocation"
+    also = " and the address of the TMEM allocation" if problem.plan.target.tmem_columns else ""
+    made.caption = f"control: mbarriers{also}"
     return made
 
 
-def _tmem(problem: Problem) -> Table:
-    tmem = problem.plan.tmem
+def _tmem(tmem: TmemPlan) -> Table:
     made = _regions(f"Tensor memory, {tmem.columns} columns of 128 lanes x 32 bit", "columns", tmem.regions)
     made.caption = "P aliases the upper half of its own S"
     return made

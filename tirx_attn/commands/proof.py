@@ -9,7 +9,8 @@ from typing import Any
 
 from tirx_attn.commands.arguments import Problem
 from tirx_attn.commands.output import Reporter
-from tirx_attn.verify import PROBES, RESCALE_PROBES, simulated_plan, simulator
+from tirx_attn.schedule import Plan
+from tirx_attn.verify import PROBES, RESCALE_PROBES, ErrorVerdict, gpu, simulated_plan, simulator
 from tirx_attn.verify.probes import Probe
 from tirx_attn.verify.process import SimulatorError, SimulatorUnavailable, require_simulator
 
@@ -21,7 +22,8 @@ INPUTS = {
 """What a kernel is proved on. The checkers see the paths that an input takes, so both outcomes are among them."""
 
 CHECKERS = ("synccheck", "racecheck")
-PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+PASSED, FAILED, SKIPPED, NOT_APPLICABLE = "passed", "failed", "skipped", "not applicable"
+"""A skipped step could have been taken on a machine with the packages for it; one that is not applicable could not."""
 
 
 @dataclass
@@ -31,8 +33,8 @@ class Step:
     Attributes:
         name: "structure", "numbers", "synccheck" or "racecheck".
         input: key of `INPUTS`; None for the structural check, which needs no data.
-        status: "passed", "failed" or "skipped".
-        detail: what was found, or why it was skipped, in a line.
+        status: "passed", "failed", "skipped" or "not applicable".
+        detail: what was found, or why the step was not taken, in a line.
         findings: what a checker reported.
         figures: further JSON-able results.
         seconds, build_seconds: wall time of the step, and of the build in it.
@@ -82,7 +84,10 @@ def prove(func: Any, problem: Problem, reporter: Reporter, time_limit: float) ->
 
 
 def verdict(steps: list[Step]) -> str:
-    """Verdict over steps: "failed" if one failed, else "skipped" if one was skipped, else "passed"."""
+    """Verdict over steps: "failed" if one failed, else "skipped" if one was skipped, else "passed".
+
+    Steps that do not apply do not count.
+    """
     found = {step.status for step in steps}
     return next((status for status in (FAILED, SKIPPED) if status in found), PASSED)
 
@@ -91,6 +96,9 @@ def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float) -
     with reporter.step("structural check"):
         structure = check_structure(func)
     yield structure
+    if not problem.family.simulated:
+        yield from _on_gpu(problem, structure.status == PASSED, reporter, time_limit)
+        return
     reason = "" if structure.status == PASSED else "the structural check failed"
     if not reason:
         try:
@@ -116,10 +124,34 @@ def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float) -
         yield step
 
 
+def _on_gpu(problem: Problem, sound: bool, reporter: Reporter, time_limit: float) -> Iterator[Step]:
+    """The steps of a kernel that the simulator has no instructions for: numbers, where a GPU fits."""
+    reason = gpu.why_not(problem.arch)
+    kernel: gpu.GpuKernel | None = None
+    for name, key in planned()[1:]:
+        assert key is not None
+        if name != "numbers" or reason is not None:
+            reporter.skip(1)
+            why = reason if name == "numbers" and reason else f"the simulator does not model {problem.arch}"
+            yield Step(name, key, NOT_APPLICABLE, why)
+        elif not sound:
+            reporter.skip(1)
+            yield Step(name, key, SKIPPED, "the structural check failed")
+        else:
+            with reporter.step(f"{name} on the GPU: {key}"):
+                started = time.perf_counter()
+                kernel = kernel or gpu.GpuKernel(problem.plan, time_limit)
+                probe = INPUTS[key](problem.config)
+                step = _judged(key, probe.judge(kernel.run(probe)))
+                step.seconds = time.perf_counter() - started
+            yield step
+
+
 def _simulation(problem: Problem) -> Any:
     """The PrimFunc that the simulator takes: the same device code with compact tensors."""
     from tirx_attn.kernel import build_kernel
 
+    assert isinstance(problem.plan, Plan)
     return build_kernel(simulated_plan(problem.plan))
 
 
@@ -157,16 +189,23 @@ def _simulated(name: str, key: str, func: Any, probe: Probe, time_limit: float, 
 
 def _numbers(key: str, func: Any, probe: Probe, time_limit: float, note: Callable[[str], None]) -> Step:
     run = simulator.run(func, probe.arrays, time_limit=time_limit, notes=note)
-    judged = probe.judge(run.outputs["O"])
-    findings = [{"kind": kind, "message": message} for kind, message in run.findings]
-    detail = f"error {judged.error:.2e}, allowed {judged.bound:.2e}"
-    if findings:
-        detail += f"; {_summary(run.verdict, findings)}"
-    status = PASSED if judged.ok and run.verdict == "clean" else FAILED
+    step = _judged(key, probe.judge(run.outputs["O"]))
+    step.findings = [{"kind": kind, "message": message} for kind, message in run.findings]
+    if step.findings:
+        step.detail += f"; {_summary(run.verdict, step.findings)}"
+    if run.verdict != "clean":
+        step.status = FAILED
+    step.figures["verdict"] = run.verdict
+    step.build_seconds = run.build_seconds
+    return step
+
+
+def _judged(key: str, judged: ErrorVerdict) -> Step:
     # JSON knows no infinity, which is the error of an output with a NaN.
     error = judged.error if judged.error < float("inf") else None
-    figures = {"error": error, "bound": judged.bound, "verdict": run.verdict}
-    return Step("numbers", key, status, detail, findings, figures, build_seconds=run.build_seconds)
+    detail = f"error {judged.error:.2e}, allowed {judged.bound:.2e}"
+    figures = {"error": error, "bound": judged.bound}
+    return Step("numbers", key, PASSED if judged.ok else FAILED, detail, figures=figures)
 
 
 def _summary(verdict: str, findings: list[dict[str, Any]]) -> str:

@@ -7,21 +7,16 @@ is generated, lower ones at run time.
 
 from __future__ import annotations
 
-import math
-
 from tvm.script import tirx as T
 from tvm.tirx.lang.alloc_pool import SMEMPool, TMEMPool
 from tvm.tirx.lang.tile_scheduler import FlashAttentionLinearScheduler, FlashAttentionLPTScheduler
-from tvm.tirx.layout import ComposeLayout, S, TileLayout
 
 from tirx_attn.barriers.device import Barriers
 from tirx_attn.barriers.protocol import protocol
-from tirx_attn.config import RUNTIME, TILE_KEYS, TILE_ROWS
-from tirx_attn.roles.parameters import Counts
-from tirx_attn.schedule.plan import PANEL_COLUMNS, Q_STAGES, WARP_THREADS, Plan
-from tirx_attn.schedule.tiles import TaskTiles
-
-LOG2_E = math.log2(math.e)
+from tirx_attn.config import TILE_KEYS, TILE_ROWS
+from tirx_attn.roles import storage
+from tirx_attn.roles.parameters import Counts, unsigned
+from tirx_attn.schedule.plan import Q_STAGES, Plan
 
 
 @T.meta_class
@@ -31,12 +26,8 @@ class Context:
     def __init__(self, plan: Plan, counts: Counts, q, k, v, o, lse, scale):
         self.plan, self.config, self.counts = plan, plan.config, counts
         self.q, self.k, self.v, self.o, self.lse = q, k, v, o, lse
-        self.tiles = TaskTiles(plan.config, counts.sq, counts.skv)
-        # Turns a raw score into a base-2 exponent.
-        if self.config.scale == RUNTIME:
-            self.scale_log2 = scale * T.float32(LOG2_E)
-        else:
-            self.scale_log2 = T.float32(LOG2_E * self.config.softmax_scale)
+        self.tiles = plan.tiles_of(counts.sq, counts.skv)
+        self.scale_log2 = storage.scale_log2(plan.config, scale)
         self.cta = T.cta_id([counts.tasks if plan.grid is None else plan.grid])
         self.warpgroup = T.warpgroup_id([len(plan.warps.registers)])
         self.warp = T.warp_id_in_wg([4])
@@ -44,10 +35,12 @@ class Context:
 
         pool = SMEMPool()
         d = plan.config.D
-        self.q_smem = self._tiles(pool, plan.smem.q, Q_STAGES)
-        self.kv_smem = self._tiles(pool, plan.smem.kv, plan.schedule.kv_stages)
-        self.o_smem = self._tiles(pool, plan.smem.o, Q_STAGES)
-        self.q_rows, self.o_rows = self._packed(self.q_smem), self._packed(self.o_smem)
+        self.q_smem = storage.tiles(pool, plan.smem.q, Q_STAGES, TILE_ROWS, plan.config)
+        self.kv_smem = storage.tiles(pool, plan.smem.kv, plan.schedule.kv_stages, TILE_KEYS, plan.config)
+        self.o_smem = storage.tiles(pool, plan.smem.o, Q_STAGES, TILE_ROWS, plan.config)
+        self.q_rows, self.o_rows = (
+            storage.packed(tiles, Q_STAGES, self.tiles) for tiles in (self.q_smem, self.o_smem)
+        )
         pool.move_base_to(plan.smem.mailbox.start)
         self.mailbox = pool.alloc((Q_STAGES, TILE_ROWS), "float32")
         pool.move_base_to(plan.smem.control.start)
@@ -64,18 +57,6 @@ class Context:
         if pool.offset > plan.smem.control.end:
             raise ValueError(f"barriers need {pool.offset} bytes of shared memory, planned are {plan.smem.control.end}")
         pool.commit(plan.smem.size)
-
-    def _tiles(self, pool, region, stages):
-        pool.move_base_to(region.start)
-        return pool.alloc_tcgen05_mma_AB((stages, TILE_ROWS, self.config.D), self.config.dtype)
-
-    def _packed(self, tiles):
-        """The same tiles as [stage, panel, token, head, column]: how TMA sees packed rows."""
-        tokens, ratio, panels = self.tiles.tokens_per_tile, self.config.ratio, self.config.D // PANEL_COLUMNS
-        shape = (Q_STAGES, panels, tokens, ratio, PANEL_COLUMNS)
-        panel = TILE_ROWS * PANEL_COLUMNS
-        strides = (panels * panel, panel, ratio * PANEL_COLUMNS, PANEL_COLUMNS, 1)
-        return tiles.view(*shape, layout=ComposeLayout(3, 3, 3, TileLayout(S[shape:strides])))
 
     def _accumulator(self, regions, columns):
         self.tmem.move_base_to(regions[0].start)
@@ -96,21 +77,3 @@ class Context:
         if self.plan.is_persistent:
             return FlashAttentionLinearScheduler(role, *shape, self.plan.grid)
         return FlashAttentionLPTScheduler(role, *shape, unsigned(counts.l2_heads))
-
-
-def unsigned(count):
-    """A count as uint32: the device divides by it without a case for negative numbers."""
-    return count if isinstance(count, int) else T.cast(count, "uint32")
-
-
-@T.inline
-def clear_unused_rows(ctx):
-    """Zero the rows of the Q tiles that hold no query: TMA never writes them, and the MMA reads them."""
-    if ctx.tiles.used_rows < TILE_ROWS:
-        if ctx.warpgroup < Q_STAGES:
-            if ctx.warp == 0:
-                for row in T.serial(ctx.tiles.used_rows, TILE_ROWS, unroll=False):
-                    for i in T.unroll(ctx.config.D // WARP_THREADS):
-                        column = T.meta_var(i * WARP_THREADS + ctx.thread)
-                        ctx.q_smem[ctx.warpgroup, row, column] = T.cast(T.float32(0), ctx.config.dtype)
-        T.ptx.fence.proxy.async_.shared__cta()

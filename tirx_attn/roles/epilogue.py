@@ -13,7 +13,8 @@ from tvm.script.tirx import tile as Tx
 
 from tirx_attn.config import TILE_ROWS
 from tirx_attn.roles import rowmath
-from tirx_attn.schedule.plan import PANEL_COLUMNS, Q_STAGES
+from tirx_attn.roles.tma import store_o
+from tirx_attn.schedule.plan import Q_STAGES
 
 PIECE = 16
 """Columns of O that a thread holds at a time."""
@@ -84,34 +85,11 @@ class Epilogue:
 
 @T.inline
 def store_role(ctx):
-    bar = T.meta_var(ctx.barriers)
-    TOKENS = T.meta_var(ctx.tiles.tokens_per_tile)
-    RATIO = T.meta_var(ctx.config.ratio)
-    staged = bar.cursor("o_staged.full")
+    staged = ctx.barriers.cursor("o_staged.full")
     task = ctx.tasks("store")
     task.init(ctx.cta)
     while task.valid():
         for stage in T.unroll(Q_STAGES):
-            token: T.let = ctx.tiles.first_token(task.m_block_idx, stage)
-            head: T.let = task.head_idx * RATIO
-            bar.o_staged_full.wait(stage, staged.phase)
-            # A tile beyond Sq has no row to store; TMA drops the rows of a tile that crosses Sq.
-            if token < ctx.counts.sq:
-                if T.cuda.elect_sync():
-                    for panel in T.unroll(ctx.config.D // PANEL_COLUMNS):
-                        Tx.copy_async(
-                            ctx.o[
-                                task.batch_idx,
-                                token : token + TOKENS,
-                                head : head + RATIO,
-                                panel * PANEL_COLUMNS : (panel + 1) * PANEL_COLUMNS,
-                            ],
-                            ctx.o_rows[stage, panel, :, :, :],
-                            dispatch="tma_explicit",
-                        )
-                    T.ptx.cp.async_.bulk.commit_group()
-                    T.ptx.cp.async_.bulk.wait_group.read(0)
-            T.cuda.warp_sync()
-            bar.o_staged_empty.arrive(stage)
+            store_o(ctx, task, ctx.tiles.first_token(task.m_block_idx, stage), stage, staged.phase)
         staged.advance()
         task.next_tile()

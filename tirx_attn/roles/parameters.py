@@ -15,8 +15,9 @@ from tvm.script import tirx as T
 from tvm.tirx.layout import S, TileLayout
 
 from tirx_attn.config import MAX_SIZE, RUN_TIME_NAMES, RUNTIME, SCALES
-from tirx_attn.schedule.plan import ELEMENT_BYTES, MAX_TASKS, Plan
-from tirx_attn.schedule.tiles import Index, TaskTiles
+from tirx_attn.schedule.parts import ELEMENT_BYTES, LaunchPlan
+from tirx_attn.schedule.schedule import MAX_TASKS
+from tirx_attn.schedule.tiles import Index
 from tirx_attn.targets import TMA_ALIGNMENT, TMA_MAX_STRIDE
 
 STRIDE_UNIT = TMA_ALIGNMENT // ELEMENT_BYTES
@@ -44,7 +45,7 @@ class Counts:
 class Parameters:
     """Shapes and layouts of Q, K, V, O and LSE for `T.match_buffer`."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: LaunchPlan):
         config = plan.config
         self.plan = plan
         self.strided = plan.launch.strided
@@ -68,7 +69,7 @@ class Parameters:
             fits = T.cast(self.dims[name] - 1, "uint64") < T.uint64(MAX_SIZE)
             _refuse_unless(fits, f"{name}: allowed are sizes from 1 to {MAX_SIZE}")
         if config.run_time_names:
-            m_blocks = TaskTiles(config, self.dims["Sq"], self.dims["Skv"]).m_blocks
+            m_blocks = self.plan.tiles_of(self.dims["Sq"], self.dims["Skv"]).m_blocks
             fits = self.dims["B"] * m_blocks <= (MAX_TASKS - 1) // config.Hkv
             _refuse_unless(fits, f"B, Sq: allowed are fewer than {MAX_TASKS} tasks")
         if config.scale == RUNTIME:
@@ -83,7 +84,7 @@ class Parameters:
     def counts(self) -> Counts:
         """What follows from the sizes. Called ahead of the device code: the host divides, once a launch."""
         batches, sq, skv = (self._on_host(self._size(name)) for name in RUN_TIME_NAMES)
-        m_blocks = self._on_host(TaskTiles(self.plan.config, sq, skv).m_blocks)
+        m_blocks = self._on_host(self.plan.tiles_of(sq, skv).m_blocks)
         tasks = self._on_host(batches * self.plan.config.Hkv * m_blocks)
         return Counts(batches, sq, skv, m_blocks, tasks, self._on_host(self.plan.l2_heads(batches, skv)))
 
@@ -114,6 +115,11 @@ class Parameters:
 
     def _shape(self, *names: str) -> tuple[Any, ...]:
         return tuple(self.dims[name] for name in names)
+
+
+def unsigned(count):
+    """A count as uint32: the device divides by it without a case for negative numbers."""
+    return count if isinstance(count, int) else T.cast(count, "uint32")
 
 
 def _refuse_unless(condition: Any, message: str) -> None:

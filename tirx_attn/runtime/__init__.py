@@ -10,7 +10,9 @@ from tirx_attn.runtime.builder import Build, build
 from tirx_attn.runtime.codegen import dynamic_smem_bytes, generate_cuda
 from tirx_attn.runtime.cubin import Cubin, Resources
 from tirx_attn.runtime.errors import CompileError, ToolchainError
+from tirx_attn.runtime.export import export
 from tirx_attn.runtime.files import write_atomic
+from tirx_attn.runtime.load import load
 from tirx_attn.runtime.nvrtc import compile_cubin
 
 __all__ = [
@@ -22,6 +24,8 @@ __all__ = [
     "build",
     "compile_cubin",
     "dynamic_smem_bytes",
+    "export",
     "generate_cuda",
+    "load",
     "write_atomic",
 ]

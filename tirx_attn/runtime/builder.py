@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tirx_attn.family import DEFAULT_ARCH, AnyPlan, AnySchedule, build_planned, family_of, plan_for
 from tirx_attn.runtime.codegen import dynamic_smem_bytes, generate_cuda
 from tirx_attn.runtime.cubin import Cubin
 from tirx_attn.runtime.files import write_atomic
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
     from tirx_attn.config import AttentionConfig
-    from tirx_attn.schedule import Plan, Schedule
 
 PHASES = ("trace", "lower", "nvrtc")
 """The phases of a build: PrimFunc, CUDA source, machine code."""
@@ -44,7 +44,7 @@ class Build:
     """
 
     config: AttentionConfig
-    plan: Plan
+    plan: AnyPlan
     arch: str
     func: PrimFunc = field(repr=False)
     source: str = field(repr=False)
@@ -76,8 +76,8 @@ class Build:
 def build(
     config: AttentionConfig,
     *,
-    schedule: Schedule | None = None,
-    arch: str = "sm_100a",
+    schedule: AnySchedule | None = None,
+    arch: str = DEFAULT_ARCH,
     progress: Callable[[str], None] | None = None,
     timeout: float = DEFAULT_SECONDS,
 ) -> Build:
@@ -94,10 +94,7 @@ def build(
         ValueError: `arch` or `schedule` is not allowed.
         CompileError: the kernel cannot be lowered or compiled.
     """
-    target = target_for(arch)
-    from tirx_attn.kernel import build_kernel
-    from tirx_attn.schedule import make_plan
-
+    target_for(arch)
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -109,10 +106,12 @@ def build(
         seconds[name] = time.perf_counter() - started
 
     with phase("trace"):
-        plan = make_plan(config, schedule, target)
-        func = build_kernel(plan)
+        plan = plan_for(config, schedule, arch)
+        func = build_planned(plan)
     with phase("lower"):
         source = generate_cuda(func, arch)
     with phase("nvrtc"):
         cubin = compile_cubin(source, arch, dynamic_smem=dynamic_smem_bytes(func), timeout=timeout)
+        if family_of(plan.target).refuses_slow_code:
+            cubin.refuse_slow_code()
     return Build(config, plan, arch, func, source, cubin, seconds)

@@ -87,6 +87,24 @@ class Cubin:
         """The warnings of the log, one line each."""
         return tuple(line.strip() for line in self.log.splitlines() if re.search(r"\bwarning\b", line))
 
+    @property
+    def slow_code(self) -> tuple[str, ...]:
+        """What ptxas says it could not do for speed, one line each: it serialised WGMMAs, ignored setmaxnreg, spilled.
+
+        It says so in its log only, and compiles all the same.
+        """
+        spilled = re.compile(r"\b[1-9]\d* bytes spill (stores|loads)")
+        return tuple(line.strip() for line in self.log.splitlines() if "(C75" in line or spilled.search(line))
+
+    def refuse_slow_code(self) -> None:
+        """For architectures on which none of it is meant to happen.
+
+        Raises:
+            CompileError: there is some; `log` has the lines.
+        """
+        if self.slow_code:
+            raise CompileError(f"ptxas made slow machine code for {self.arch}", "\n".join(self.slow_code))
+
     def sass(self) -> str:
         """Disassembly of the code.
 

@@ -43,6 +43,18 @@ def cuda_roots() -> tuple[Path, ...]:
     return tuple(root for place in spec.submodule_search_locations for root in Path(place).glob("cu1[0-9]"))
 
 
+def cuda_library(name: str) -> Path:
+    """A shared library of the nvidia-cuda-* packages.
+
+    Raises:
+        ToolchainError: no package of the environment brings it.
+    """
+    for root in cuda_roots():
+        if (root / "lib" / name).is_file():
+            return root / "lib" / name
+    raise ToolchainError(f"{name} is not installed: install nvidia-cuda-runtime")
+
+
 @functools.cache
 def nvrtc() -> Nvrtc:
     """Load NVRTC.

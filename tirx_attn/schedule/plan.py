@@ -7,47 +7,26 @@ from functools import cached_property
 from typing import Any
 
 from tirx_attn.config import TILE_KEYS, TILE_ROWS, AttentionConfig
+from tirx_attn.schedule.parts import (
+    CONTROL_BYTES,
+    ELEMENT_BYTES,
+    STRIDED,
+    WARPGROUP_THREADS,
+    Launch,
+    Region,
+    Role,
+    Warps,
+)
 from tirx_attn.schedule.schedule import MAX_TASKS, Schedule
-from tirx_attn.schedule.tiles import Index, TaskTiles, maximum, minimum
+from tirx_attn.schedule.tiles import Index, TaskTiles, ceil_div, maximum, minimum
 from tirx_attn.targets import B200, Target
 
-WARP_THREADS = 32
-WARPGROUP_THREADS = 128
 Q_STAGES = 2
 """Query tiles of a task. Each has its own softmax warpgroup, S and O stage, and staging tile."""
 
-CONTROL_BYTES = 1024
-"""Shared memory kept for the mbarriers and the address word of the TMEM allocation."""
-
-ELEMENT_BYTES = 2
-PANEL_COLUMNS = 64
-"""16-bit columns of one 128-byte swizzle panel; a tile row spans D / 64 panels."""
-
 
 @dataclass(frozen=True)
-class Role:
-    """A group of threads with one job.
-
-    Attributes:
-        name: name used by the barrier table.
-        warpgroups: warpgroups that play the role.
-        warp: the one warp of the warpgroup that plays it, or None for all four.
-        registers: register budget per thread of the role's warpgroup.
-    """
-
-    name: str
-    warpgroups: tuple[int, ...]
-    warp: int | None
-    registers: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of the role that serve one query stage."""
-        return WARPGROUP_THREADS if self.warp is None else WARP_THREADS
-
-
-@dataclass(frozen=True)
-class WarpPlan:
+class WarpPlan(Warps):
     """Roles of the CTA's four warpgroups."""
 
     softmax: Role
@@ -55,39 +34,6 @@ class WarpPlan:
     mma: Role
     load: Role
     store: Role
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        return (self.softmax, self.correction, self.mma, self.load, self.store)
-
-    @property
-    def registers(self) -> tuple[int, ...]:
-        """Register budget per thread of each warpgroup, in warpgroup order."""
-        by_group = {group: role.registers for role in self.roles for group in role.warpgroups}
-        return tuple(by_group[group] for group in sorted(by_group))
-
-    @property
-    def threads(self) -> int:
-        return WARPGROUP_THREADS * len(self.registers)
-
-    def __getitem__(self, name: str) -> Role:
-        for role in self.roles:
-            if role.name == name:
-                return role
-        raise KeyError(name)
-
-
-@dataclass(frozen=True)
-class Region:
-    """A range of shared memory (bytes) or tensor memory (32-bit columns)."""
-
-    name: str
-    start: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        return self.start + self.size
 
 
 @dataclass(frozen=True)
@@ -129,27 +75,13 @@ class SmemPlan:
 
 
 @dataclass(frozen=True)
-class Launch:
-    """How the host side of a kernel is written. The device code is the same.
-
-    Attributes:
-        strided: tensors may have any strides and a byte offset; else they are compact.
-        grid: CTAs of a launch whose task count is known at run time only. None launches one CTA for each task; a
-            fixed grid must be as large as the largest task count, and surplus CTAs exit.
-    """
-
-    strided: bool = True
-    grid: int | None = None
-
-
-@dataclass(frozen=True)
 class Plan:
     """A problem, a Schedule and a target, and everything the kernel derives from them."""
 
     config: AttentionConfig
     schedule: Schedule
     target: Target = B200
-    launch: Launch = Launch()
+    launch: Launch = STRIDED
 
     def __post_init__(self) -> None:
         s = self.schedule
@@ -196,6 +128,10 @@ class Plan:
     def tiles(self) -> TaskTiles:
         return TaskTiles(self.config)
 
+    def tiles_of(self, sq: Index, skv: Index) -> TaskTiles:
+        """The tiles of a launch whose lengths `config` may leave open."""
+        return TaskTiles(self.config, sq, skv)
+
     @cached_property
     def smem(self) -> SmemPlan:
         tile = TILE_ROWS * self.config.D * ELEMENT_BYTES
@@ -231,6 +167,11 @@ class Plan:
     def is_persistent(self) -> bool:
         """Non-causal tasks cost the same, so CTAs stride over them; causal CTAs take one task each."""
         return not self.config.is_causal
+
+    @property
+    def tasks_per_cta(self) -> int | None:
+        """Tasks of the busiest CTA; None where they are known at run time only."""
+        return ceil_div(self.tasks, self.grid) if self.tasks and self.grid else None
 
     @property
     def grid(self) -> int | None:
@@ -295,7 +236,7 @@ def make_plan(
         schedule = tuned_schedule(config, target)
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule={schedule!r}: allowed values are None and tirx_attn.Schedule")
-    return Plan(config, schedule, target, launch or Launch())
+    return Plan(config, schedule, target, launch or STRIDED)
 
 
 def _refuse_registers(name: str, value: int, allowed: str, verb: str) -> None:

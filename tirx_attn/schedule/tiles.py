@@ -15,20 +15,24 @@ TILES_PER_TASK = 2
 
 @dataclass(frozen=True)
 class TaskTiles:
-    """Geometry of a task: two query tiles of 128 packed rows that walk the same key blocks, last to first.
+    """Geometry of a task: query tiles of packed rows that walk the same key blocks, last to first.
 
     Row r of a tile holds query token r // ratio (counted from the tile's first token) of query head r % ratio of the
-    task's K/V head, so that the heads that share K and V share its tiles. Where the ratio does not divide 128, the last
-    rows of a tile hold nothing.
+    task's K/V head, so that the heads that share K and V share its tiles. Where the ratio does not divide the number of
+    rows, the last rows of a tile hold nothing.
 
     Attributes:
         config: the problem.
         sq, skv: its lengths, those of `config` unless given; expressions where they are known at run time only.
+        tiles_per_task: query tiles that one task takes.
+        rows: rows of a query tile.
     """
 
     config: AttentionConfig
     sq: Index = None
     skv: Index = None
+    tiles_per_task: int = TILES_PER_TASK
+    rows: int = TILE_ROWS
 
     def __post_init__(self) -> None:
         for name, value in (("sq", self.config.Sq), ("skv", self.config.Skv)):
@@ -37,7 +41,7 @@ class TaskTiles:
 
     @property
     def tokens_per_tile(self) -> int:
-        return TILE_ROWS // self.config.ratio
+        return self.rows // self.config.ratio
 
     @property
     def used_rows(self) -> int:
@@ -52,7 +56,7 @@ class TaskTiles:
     @property
     def m_blocks(self) -> Index:
         """Tasks along the query tokens of one (batch, K/V head)."""
-        return ceil_div(self.sq, TILES_PER_TASK * self.tokens_per_tile)
+        return ceil_div(self.sq, self.tiles_per_task * self.tokens_per_tile)
 
     @property
     def shift(self) -> Index:
@@ -61,7 +65,7 @@ class TaskTiles:
 
     def first_token(self, m_block: Index, stage: Index) -> Index:
         """First query token of a tile of a task; may lie at or beyond Sq."""
-        return (m_block * TILES_PER_TASK + stage) * self.tokens_per_tile
+        return (m_block * self.tiles_per_task + stage) * self.tokens_per_tile
 
     def row_token(self, row: Index) -> Index:
         """Token of a packed row, counted from the tile's first token."""

@@ -12,7 +12,8 @@ import numpy as np
 from tirx_attn.config import DTYPES, RUNTIME, AttentionConfig
 from tirx_attn.runtime.layout import check_array
 from tirx_attn.schedule import Schedule
-from tirx_attn.schedule.plan import Launch, Plan, make_plan
+from tirx_attn.schedule.parts import Launch
+from tirx_attn.schedule.plan import Plan, make_plan
 from tirx_attn.verify.process import Notes, require_simulator
 from tirx_attn.verify.reference import Array
 from tirx_attn.verify.simulator import DEFAULT_LIMIT, run

@@ -1,0 +1,119 @@
+"""Where the launches of the run-time kernels run: the CPU simulator (sm_100a), or an H200 (sm_90a).
+
+On the GPU the kernels come as libraries that a machine with TVM exported before; `python -m tests.engines FOLDER` does.
+TIRX_ATTN_KERNELS names the folder there, and TIRX_ATTN_LIBRARIES that of TVM's runtime libraries where TVM is not
+installed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.launches import LIMIT
+from tests.run_time import KERNELS, Kernel
+from tirx_attn import verify
+
+GPU_ARCH = "sm_90a"
+
+LARGE_KERNELS = {
+    kernel.name: kernel
+    for kernel in (
+        Kernel("full_4_4", (4, 4, 128)),
+        Kernel("full_8_8", (8, 8, 128)),
+        Kernel("causal_8_1", (8, 1, 128), True),
+        Kernel("full_128_128", (128, 128, 128)),
+    )
+}
+"""For launches that only a GPU can take: strided tensors, and tensors that are too large for the simulator."""
+
+GPU_KERNELS = KERNELS | LARGE_KERNELS
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """O and LSE of one launch, and what was found besides; both were NaN before."""
+
+    o: np.ndarray
+    lse: np.ndarray
+    verdict: str = "clean"
+    findings: tuple[Any, ...] = ()
+
+
+class Simulator:
+    """The sm_100a kernels, on the CPU."""
+
+    def run(self, name: str, arrays: dict[str, Any]) -> Outputs:
+        done = verify.run(simulated(name), with_scale(name, arrays), time_limit=LIMIT)
+        return Outputs(done.outputs["O"], done.outputs["LSE"], done.verdict, tuple(done.findings))
+
+
+class Gpu:
+    """The sm_90a kernels, on the GPU of this machine."""
+
+    def run(self, name: str, arrays: dict[str, Any]) -> Outputs:
+        import torch
+
+        q, k, v = (on_gpu(arrays[each]) for each in "QKV")
+        o = torch.full_like(q, float("nan"))
+        lse = torch.full((q.shape[0], q.shape[2], q.shape[1]), float("nan"), device="cuda")
+        scale = KERNELS[name].scale
+        library(name)(q, k, v, o, lse, *([] if scale is None else [scale]))
+        torch.cuda.synchronize()
+        return Outputs(o.view(torch.int16).cpu().numpy().view(arrays["Q"].dtype), lse.cpu().numpy())
+
+
+def on_gpu(array: np.ndarray) -> Any:
+    """A tensor of the same bits: NumPy's bfloat16 is not torch's."""
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).cuda().view(getattr(torch, str(array.dtype)))
+
+
+@cache
+def simulated(name: str) -> Any:
+    """PrimFunc of a run-time kernel for the simulator."""
+    from tirx_attn.kernel import build_kernel
+
+    return build_kernel(KERNELS[name].plan)
+
+
+@cache
+def library(name: str) -> Any:
+    """An exported run-time kernel."""
+    from tirx_attn.runtime.load import load
+
+    file = Path(os.environ["TIRX_ATTN_KERNELS"]) / f"{name}.so"
+    return load(file, libraries=os.environ.get("TIRX_ATTN_LIBRARIES") or None)
+
+
+ENGINES = [
+    pytest.param(Simulator, id="simulator", marks=[pytest.mark.simulator, pytest.mark.slow]),
+    pytest.param(Gpu, id=GPU_ARCH, marks=pytest.mark.gpu),
+]
+
+
+def export_all(folder: Path) -> None:
+    """Libraries of all run-time kernels for the GPU."""
+    from tirx_attn.runtime.export import export
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, kernel in GPU_KERNELS.items():
+        print(export(kernel.config, folder / f"{name}.so", arch=GPU_ARCH), flush=True)
+
+
+def with_scale(name: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays, and the scale where the kernel takes one."""
+    scale = KERNELS[name].scale
+    return arrays if scale is None else {**arrays, "scale": np.float32(scale)}
+
+
+if __name__ == "__main__":
+    export_all(Path(sys.argv[1]))

@@ -1,0 +1,60 @@
+"""HopperSchedule: its defaults, what it refuses with which words, and the tuning table."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from tirx_attn import AttentionConfig, HopperSchedule, Schedule
+from tirx_attn.hopper.plan import make_hopper_plan
+from tirx_attn.hopper.tuning import HOPPER_TUNING_TABLE, hopper_tuning_row
+from tirx_attn.targets import H200
+
+
+def test_defaults():
+    schedule = HopperSchedule()
+    assert (schedule.consumers, schedule.rows, schedule.kv_stages, schedule.q_stages) == (2, 128, 4, 2)
+    assert (schedule.consumer_registers, schedule.producer_registers) == (240, 24)
+    assert HopperSchedule(consumers=3).rows == 192
+
+
+def test_it_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        HopperSchedule().kv_stages = 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"consumers": 1}, ValueError, "consumers=1: allowed values are 2 and 3"),
+        ({"kv_stages": 2}, ValueError, "kv_stages=2: allowed values are integers from 3"),
+        ({"kv_stages": 4.0}, TypeError, r"kv_stages=4.0 \(float\): allowed values are integers"),
+        ({"kv_stages": True}, TypeError, r"kv_stages=True \(bool\)"),
+        ({"q_stages": 3}, ValueError, "q_stages=3: allowed values are 1 and 2"),
+        ({"ping_pong": 1}, TypeError, "ping_pong=1: allowed values are True and False"),
+        ({"consumer_registers": 239}, ValueError, "consumer_registers=239: allowed values are multiples of 8"),
+        ({"producer_registers": 16}, ValueError, "producer_registers=16: allowed values are multiples of 8 from 24"),
+        ({"persistent_ctas": 0}, ValueError, "persistent_ctas=0: allowed values are None and positive integers"),
+        ({"persistent_ctas": "all"}, TypeError, "persistent_ctas='all'"),
+    ],
+)
+def test_refused(changes, error, message):
+    with pytest.raises(error, match=message):
+        HopperSchedule(**changes)
+
+
+def test_every_tuning_row_is_reached_and_is_the_default_of_a_plan():
+    reached = set()
+    for d in (64, 128):
+        for causal in (False, True):
+            config = AttentionConfig(1, 256, 256, 1, 1, d, causal)
+            row = hopper_tuning_row(config, H200)
+            assert make_hopper_plan(config).schedule is row.schedule
+            reached.add(row.id)
+    assert reached == {row.id for row in HOPPER_TUNING_TABLE} == {"H1", "H2", "H3"}
+
+
+def test_a_schedule_for_blackwell_is_refused():
+    with pytest.raises(TypeError, match=r"schedule=Schedule\(.*allowed values are None and tirx_attn.HopperSchedule"):
+        make_hopper_plan(AttentionConfig(1, 256, 256, 1, 1, 128), Schedule())

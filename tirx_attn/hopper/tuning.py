@@ -1,0 +1,24 @@
+"""Tuning table of the sm_90a kernel. docs/tuning.md explains each row id."""
+
+from __future__ import annotations
+
+from tirx_attn.config import AttentionConfig
+from tirx_attn.hopper.schedule import HopperSchedule
+from tirx_attn.schedule.tuning import TuningRow
+from tirx_attn.targets import Target
+
+HOPPER_TUNING_TABLE = (
+    TuningRow("H1", "head size 128", lambda c, t: c.D == 128, HopperSchedule()),
+    TuningRow(
+        "H2",
+        "head size 64, non-causal",
+        lambda c, t: not c.is_causal,
+        HopperSchedule(consumers=3, kv_stages=8, consumer_registers=160, producer_registers=32),
+    ),
+    TuningRow("H3", "head size 64, causal", lambda c, t: True, HopperSchedule(kv_stages=8)),
+)
+
+
+def hopper_tuning_row(config: AttentionConfig, target: Target) -> TuningRow:
+    """The first row of the table that applies."""
+    return next(row for row in HOPPER_TUNING_TABLE if row.applies(config, target))

@@ -1,0 +1,111 @@
+"""What the plans of all architectures are made of: roles, memory regions, the launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+from tirx_attn.config import AttentionConfig
+from tirx_attn.schedule.tiles import Index, TaskTiles
+
+WARP_THREADS = 32
+WARPGROUP_THREADS = 128
+
+CONTROL_BYTES = 1024
+"""Shared memory kept for the mbarriers, and on Blackwell the address word of the TMEM allocation."""
+
+ELEMENT_BYTES = 2
+PANEL_COLUMNS = 64
+"""16-bit columns of one 128-byte swizzle panel; a tile row spans D / 64 panels."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A group of threads with one job.
+
+    Attributes:
+        name: name used by the barrier table.
+        warpgroups: warpgroups that play the role.
+        warp: the one warp of the warpgroup that plays it, or None for all four.
+        registers: register budget per thread of the role's warpgroup.
+    """
+
+    name: str
+    warpgroups: tuple[int, ...]
+    warp: int | None
+    registers: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of the role that serve one query stage."""
+        return WARPGROUP_THREADS if self.warp is None else WARP_THREADS
+
+
+@dataclass(frozen=True)
+class Warps:
+    """Roles of a CTA; a subclass has one field for each."""
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def registers(self) -> tuple[int, ...]:
+        """Register budget per thread of each warpgroup, in warpgroup order."""
+        by_group = {group: role.registers for role in self.roles for group in role.warpgroups}
+        return tuple(by_group[group] for group in sorted(by_group))
+
+    @property
+    def threads(self) -> int:
+        return WARPGROUP_THREADS * len(self.registers)
+
+    def __getitem__(self, name: str) -> Role:
+        for role in self.roles:
+            if role.name == name:
+                return role
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A range of shared memory (bytes) or tensor memory (32-bit columns)."""
+
+    name: str
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the host side of a kernel is written. The device code is the same.
+
+    Attributes:
+        strided: tensors may have any strides and a byte offset; else they are compact.
+        grid: CTAs of a launch whose task count is known at run time only. None launches one CTA for each task; a
+            fixed grid must be as large as the largest task count, and surplus CTAs exit.
+    """
+
+    strided: bool = True
+    grid: int | None = None
+
+
+STRIDED = Launch()
+"""What callers get: tensors with strides, and a grid that follows from the lengths."""
+
+
+class LaunchPlan(Protocol):
+    """What the host side of a kernel asks of a plan, whatever the architecture."""
+
+    @property
+    def config(self) -> AttentionConfig: ...
+
+    @property
+    def launch(self) -> Launch: ...
+
+    def tiles_of(self, sq: Index, skv: Index) -> TaskTiles: ...
+
+    def l2_heads(self, batches: Index, skv: Index) -> Index: ...
