@@ -96,7 +96,9 @@ def test_the_table_survives_json(plan):
             "slots": edge.stages,
             "count": edge.count,
             "tx_bytes": edge.tx_bytes,
-            "producers": [{"role": p.role, "arrivals": p.arrivals, "signal": p.signal} for p in edge.producers],
+            "producers": [
+                {"role": p.role, "arrivals": p.arrivals, "signal": p.signal, "groups": p.groups} for p in edge.producers
+            ],
             "consumers": list(edge.consumers),
             "protects": edge.protects,
             "credit": edge.credit,

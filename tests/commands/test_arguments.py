@@ -106,7 +106,7 @@ def test_knobs_that_cannot_be_read(items, message):
     ("shape", "causal", "arch", "changes", "message"),
     [
         (SHAPE, False, "sm_80", [], "--arch: arch='sm_80': allowed values are sm_100a, sm_103a, sm_90a"),
-        (SHAPE, False, "sm_90a", ["stagger=true"], "KEY='stagger': allowed values are kv_stages, q_stages, ping_pong"),
+        (SHAPE, False, "sm_90a", ["stagger=true"], "KEY='stagger': allowed values are consumers, kv_stages, q_stages"),
         (SHAPE, False, "sm_90a", ["kv_stages=2"], "--schedule: kv_stages=2: allowed values are integers from 3"),
         (SHAPE, False, "sm_90a", ["kv_stages=9"], "kv_stages=9, q_stages=2: need 394240 bytes of shared memory"),
         ("1,256,0,2,1,128", False, "sm_100a", [], "--shape 1,256,0,2,1,128: Skv=0: allowed values"),

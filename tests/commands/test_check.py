@@ -86,3 +86,30 @@ def test_a_count_that_is_wrong_stops_at_the_structural_check(tirx_attn, monkeypa
     assert steps[0]["status"] == "failed"
     assert any("p_o_rescale" in finding["message"] for finding in steps[0]["findings"])
     assert {step["status"] for step in steps[1:]} == {"skipped"}
+
+
+def test_a_kernel_for_hopper_is_proved_by_structure(tirx_attn):
+    """Its other steps do not apply here, which is no failure; on a machine with such a GPU the numbers do."""
+    result = tirx_attn("check", "--shape", "1,300,384,2,1,128", "--causal", "--arch", "sm_90a", "--json")
+    assert result.exit_code == 0, result.stdout + result.stderr
+    document = json.loads(result.stdout)
+    assert (document["verdict"], document["schedule"]["ping_pong"]) == ("passed", True)
+    structure, *others = document["steps"]
+    assert (structure["step"], structure["status"], structure["verdict"]) == ("structure", "passed", "clean")
+    on_gpu = {step["status"] for step in others if step["step"] == "numbers"}
+    assert on_gpu in ({"not applicable"}, {"passed"})
+    rest = [step for step in others if step["step"] != "numbers"]
+    assert {(step["status"], step["detail"]) for step in rest} == {
+        ("not applicable", "the simulator does not model sm_90a")
+    }
+
+
+def test_mutants_of_an_architecture(tirx_attn, monkeypatch):
+    from tirx_attn.verify import mutation_hopper
+
+    names = ("base/1", "drop wait", "kv_load.full", "consumer", "kv_load.full")
+    outcome = mutation_hopper.Outcome(*names, "structural", None, 0.0, "")
+    monkeypatch.setattr(mutation_hopper, "run_hopper_mutants", lambda notes: iter([outcome]))
+    result = tirx_attn("mutants", "--arch", "sm_90a", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert [mutant["caught_by"] for mutant in json.loads(result.stdout)["mutants"]] == ["structural"]

@@ -74,7 +74,8 @@ def test_version(tirx_attn):
         (["build", "--shape", SHAPE, "--dtype", "fp8", "-o", "x"], "--dtype 'fp8': allowed values are fp16 (float16)"),
         (["build", "--shape", SHAPE, "--scale", "auto", "-o", "x"], "--scale 'auto': allowed values are numbers from"),
         (["build", "--shape", SHAPE, "--emit", "ptx", "-o", "x"], "--emit 'ptx': 'ptx': allowed values are cubin"),
-        (["mutants", "--simulate", "some"], "--simulate some: allowed values are unsettled, all, none"),
+        (["mutants", "--arch", "sm_90a", "--simulate", "all"], "--simulate all: allowed for sm_90a is none"),
+        (["mutants", "--simulate", "some"], "--simulate some: allowed for sm_100a is unsettled, all, none"),
         (["build", "--shape", SHAPE, "-o", f"{__file__}/x"], "is not a folder, allowed are folders"),
     ],
 )

@@ -50,9 +50,10 @@ def test_a_dropped_interrupt_is_raised_again(number, status, step_follows):
 
 
 def test_the_next_command_starts_afresh():
-    with interrupts.watched(), suppress(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert interrupts.received() == signal.SIGTERM
+    with interrupts.watched():
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupts.received() == signal.SIGTERM
     done = outcome(lambda: True)
     assert done.exit_code == 0
     assert interrupts.received() is None

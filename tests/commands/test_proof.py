@@ -146,3 +146,49 @@ def test_progress_is_a_line_per_step_where_stderr_is_no_terminal(capsys):
     assert lines[0] == "1/10  structural check"
     assert lines[-1] == "10/10  racecheck: rescale in no block"
     assert len(lines) == 10
+
+
+class TestOnGpu:
+    """A kernel that the simulator has no instructions for, on a machine that has the GPU, or not."""
+
+    HOPPER = parse_problem("1,128,256,1,1,128", False, "sm_90a")
+
+    @pytest.fixture(autouse=True)
+    def a_gpu(self, monkeypatch):
+        monkeypatch.setattr(proof.gpu, "absent", lambda arch: "")
+        monkeypatch.setattr(proof.gpu, "missing", lambda: "")
+
+    def use(self, monkeypatch, run):
+        class Kernel:
+            def __init__(self, plan, timeout):
+                assert (plan.target.arch, timeout) == ("sm_90a", 10.0)
+
+        Kernel.run = run
+        monkeypatch.setattr(proof.gpu, "GpuKernel", Kernel)
+        return proof.prove(None, self.HOPPER, Reporter(), 10.0)
+
+    def test_numbers_are_judged(self, monkeypatch):
+        steps = self.use(monkeypatch, lambda self, probe: right_answer(None, probe.arrays).outputs["O"])
+        assert [step.status for step in steps] == ["passed"] * 4 + ["not applicable"] * 6
+        assert proof.verdict(steps) == "passed"
+        assert steps[1].figures["error"] <= steps[1].figures["bound"]
+
+    def test_a_wrong_answer_fails(self, monkeypatch):
+        steps = self.use(monkeypatch, lambda self, probe: probe.q * 0 + 7)
+        assert [step.status for step in steps[1:4]] == ["failed"] * 3
+        assert proof.verdict(steps) == "failed"
+
+    def test_after_a_failure_of_the_gpu_nothing_more_is_asked_of_it(self, monkeypatch):
+        def run(self, probe):
+            raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
+
+        steps = self.use(monkeypatch, run)
+        assert [step.status for step in steps[:4]] == ["passed", "failed", "skipped", "skipped"]
+        assert steps[1].detail == "CUDA error: an illegal memory access was encountered"
+
+    @pytest.mark.parametrize(("function", "status"), [("absent", "not applicable"), ("missing", "skipped")])
+    def test_without_gpu_or_torch(self, monkeypatch, function, status):
+        monkeypatch.setattr(proof.gpu, function, lambda *_: "there is none")
+        steps = self.use(monkeypatch, lambda self, probe: pytest.fail("it ran"))
+        assert [(step.status, step.detail) for step in steps[1:4]] == [(status, "there is none")] * 3
+        assert proof.verdict(steps) == ("passed" if function == "absent" else "skipped")

@@ -33,7 +33,8 @@ def outcomes(skeleton: Skeleton) -> dict[str, Outcome]:
     plays: dict[str, Outcome] = {NONE_TAKEN: lambda warp, site, turn: False}
     for branch in skeleton.branches:
         plays[f"{skeleton.sites[branch]} always taken"] = _only(branch)
-    plays[SOME_TAKEN] = lambda warp, site, turn: (warp + turn) % 2 == 0
+    if plays.keys() != {NONE_TAKEN}:
+        plays[SOME_TAKEN] = lambda warp, site, turn: (warp + turn) % 2 == 0
     return plays
 
 
@@ -113,8 +114,8 @@ def check(
 
 
 _ORDER = (
-    "table", "allocation", "registers", "over-arrival", "race", "aliased phase", "early arrival", "first wait",
-    "bytes", "hang", "deadlock",
+    "table", "allocation", "operand", "registers", "over-arrival", "race", "aliased phase", "early arrival",
+    "first wait", "bytes", "hang", "deadlock",
 )  # fmt: skip
 
 
@@ -129,7 +130,7 @@ def _play(machine: Machine, declared: Declared, cta: int, branch: str, limit: in
             machine.findings.append(Finding("hang", "", "", message))
     report.plays.append((cta, branch, machine.events))
     for finding in machine.findings:
-        if finding.kind == "race":
+        if finding.kind == "race" and not finding.edge:
             _name_edge(finding, declared, machine)
         finding.message += f"\n  in CTA {cta}, {branch}"
     report.findings += machine.findings

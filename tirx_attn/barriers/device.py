@@ -73,9 +73,9 @@ class Barriers:
         return PipelineState(depth, T.if_then_else(stage == free, 1, 0))
 
     def give_credit(self, role: str, stage):
-        """The arrivals that a role owes before its first task, for one stage."""
+        """The arrivals on mbarriers that a role owes before its first task, for one stage."""
         for edge in self.table.edges:
-            if edge.credit == role:
+            if edge.credit == role and edge.kind is not Kind.NAMED:
                 getattr(self, attribute(edge.name)).arrive(stage)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from tirx_attn.barriers.protocol import Protocol, protocol
 from tirx_attn.barriers.render import to_markdown, to_mermaid
 from tirx_attn.config import AttentionConfig
+from tirx_attn.hopper.plan import make_hopper_plan
+from tirx_attn.hopper.protocol import hopper_protocol
 from tirx_attn.schedule import Schedule, make_plan
 
 _INTRODUCTION = """\
@@ -17,15 +19,22 @@ Generated from `tirx_attn/barriers/protocol.py` by `python -m tirx_attn.barriers
 holds the two together. Do not edit.
 
 An edge runs from the roles that arrive to the roles that wait. Its *count* is the number of arrivals that complete a
-phase, derived from the threads of the roles. It has a slot for each of the two query tiles of a task; `kv_load` has
-the slots of the K/V ring, and `stats.full` one per pair of warps, or of warpgroups. *At start* says what lets the
-first wait of a kernel pass: a role that arrives once before its first task, a slot that is free from the beginning,
-or nothing (the producer comes first). [dataflow.md](dataflow.md) tells the story that the edges belong to.
+phase, derived from the threads of the roles. On Blackwell it has a slot for each of the two query tiles of a task;
+`kv_load` has the slots of the K/V ring, and `stats.full` one per pair of warps, or of warpgroups. *At start* says what
+lets the first wait of a kernel pass: a role that arrives once before its first task, a slot that is free from the
+beginning, or nothing (the producer comes first). [dataflow.md](dataflow.md) tells the story that the edges belong to.
 
 - **TMA mbarrier**: completes when the load warp has arrived and the bytes it announced have come.
 - **tcgen05 mbarrier**: completes when the MMAs issued before its commit have.
 - **mbarrier**: every thread arrives.
 - **hardware named barrier**: arriving and waiting threads both count.
+"""
+
+_HOPPER = """\
+## The sm_90a kernel
+
+From `tirx_attn/hopper/protocol.py`, for two consumer warpgroups. Three add a slot to `mma_turn`, half to the consumers'
+arrivals on mbarriers, and half to the bytes of a query tile. [hopper.md](hopper.md) tells its story.
 """
 
 _VARIANTS: dict[str, dict[str, Any]] = {
@@ -55,6 +64,8 @@ def page() -> str:
         table = protocol(make_plan(base.config, replace(base.schedule, **change), base.target))
         changed = tuple(edge for edge in table.edges if edge not in protocol(base).edges)
         parts.append(f"### {text}\n\n{to_markdown(Protocol(changed))}")
+    table = hopper_protocol(make_hopper_plan(AttentionConfig(1, 256, 256, 1, 1, 128)))
+    parts.append(f"{_HOPPER}\n{to_markdown(table)}\n```mermaid\n{to_mermaid(table)}```\n")
     return "\n".join(parts)
 
 

@@ -30,11 +30,14 @@ class Producer:
         role: name in the warp plan.
         arrivals: what it adds to the count.
         signal: what arrives, in words.
+        groups: how many of the role's warpgroups make these arrivals. Where it is not all of them, it is the stage's
+            own one, or, where the role waits too, the one before it.
     """
 
     role: str
     arrivals: int
     signal: str
+    groups: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class Edge:
         protects: what is true once a wait returned.
         tx_bytes: bytes that TMA must bring in a phase besides the arrivals.
         credit: role that arrives once before its first task so that the first phase can complete, or None.
-        free_stages: stages whose first wait passes at once, because the slot is free when the kernel starts.
+        free_stages: stages whose first wait passes at once, because the slot is free when the kernel starts. At a
+            hardware named barrier no wait passes by itself: these are the stages on which the credit is given.
     """
 
     name: str

@@ -31,6 +31,8 @@ def edge_row(edge: Edge) -> tuple[str, ...]:
 
 def start_state(edge: Edge) -> str:
     """What holds before the first task, in words."""
+    if edge.credit and edge.free_stages:
+        return f"{edge.credit} arrives once on stage {', '.join(map(str, edge.free_stages))}"
     if edge.credit:
         return f"{edge.credit} arrives once"
     if len(edge.free_stages) == edge.stages:
@@ -70,7 +72,8 @@ def to_dict(table: Protocol) -> dict[str, Any]:
                 "count": edge.count,
                 "tx_bytes": edge.tx_bytes,
                 "producers": [
-                    {"role": p.role, "arrivals": p.arrivals, "signal": p.signal} for p in edge.producers
+                    {"role": p.role, "arrivals": p.arrivals, "signal": p.signal, "groups": p.groups}
+                    for p in edge.producers
                 ],
                 "consumers": list(edge.consumers),
                 "protects": edge.protects,

@@ -150,14 +150,10 @@ def parse_problem(
     Raises:
         ArgumentError: for any of them.
     """
-    try:
-        target = target_for(arch)
-    except ValueError as error:
-        raise ArgumentError(f"--arch: {error}") from None
+    family, target = parse_family(arch), target_for(arch)
     name = parse_dtype(dtype)
     try:
         config = AttentionConfig(*parse_shape(shape), is_causal=causal, dtype=name, return_lse=lse)
-        family = family_of(target)
         row = family.tuning_row(config, target)
         # What it refuses lies in the sizes: a row's schedule fits every target.
         family.make_plan(config, row.schedule, target)
@@ -172,6 +168,14 @@ def parse_problem(
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"--schedule: {error}") from None
     return Problem(config, schedule, plan, table, arch, family, row, parsed)
+
+
+def parse_family(arch: str) -> Family:
+    """The kernel that serves an architecture."""
+    try:
+        return family_of(target_for(arch))
+    except ValueError as error:
+        raise ArgumentError(f"--arch: {error}") from None
 
 
 def parse_shape(text: str) -> tuple[int | None, int | None, int | None, int, int, int]:

@@ -16,14 +16,17 @@ import tvm_ffi
 from tirx_attn.barriers.checker.declared import Declared
 from tirx_attn.barriers.checker.rewrite import Edit, Leaf, edit, leaves, with_argument, with_slot
 from tirx_attn.barriers.checker.tir import walk
+from tirx_attn.verify import mutate_wgmma
 
 WAIT, ARRIVE, EXPECT, COMMIT = "mbarrier_wait", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "tcgen05_commit"
 BAR_ARRIVE, BAR_SYNC = "bar_arrive", "bar_sync_count"
-FENCES = ("tcgen05_fence", "fence_proxy", "fence_mbarrier_init")
+DEALLOC = "tcgen05_dealloc"
+FENCES = ("tcgen05_fence", "wgmma_fence", "fence_proxy", "fence_mbarrier_init")
 ARRIVALS = (ARRIVE, EXPECT, COMMIT, BAR_ARRIVE)
 EVENTS = (
     WAIT, *ARRIVALS, BAR_SYNC, *FENCES, "tcgen05_wait", "cta_sync", "cp_async_bulk_commit_group",
     "cp_async_bulk_wait_group", "tile.copy_async", "tile.gemm_async", "tile.copy",
+    *mutate_wgmma.WGMMA_EVENTS,
 )  # fmt: skip
 """Operators whose order among each other matters."""
 
@@ -79,11 +82,12 @@ def mutants(func: Any) -> list[Mutant]:
         number = f"#{taken[base]}" if taken[base] > 1 else ""
         made.append(Mutant(base + number, family, label, edge, role, edits, branches or {}))
 
-    last_sync = [leaf.index for leaf in found if leaf.operator == "cta_sync"][-1]
+    # Tensor memory is freed behind the last CTA sync.
+    syncs = [leaf.index for leaf in found if leaf.operator == "cta_sync"]
+    freeing = syncs[-1] if any(leaf.operator == DEALLOC for leaf in found) else None
     for leaf in found:
-        for family, change in _single(leaf):
-            # Tensor memory is freed behind the last one.
-            add("TMEM freed early" if leaf.index == last_sync else family, leaf, {leaf.index: change})
+        for family, change in (*_single(leaf), *mutate_wgmma.single_faults(leaf)):
+            add("TMEM freed early" if leaf.index == freeing else family, leaf, {leaf.index: change})
     for first, second in pairwise(found):
         if _may_swap(first, second):
             a, b = first.statement, second.statement
@@ -93,6 +97,7 @@ def mutants(func: Any) -> list[Mutant]:
     _early_scores(found, add)
     _skipped_arrival(found, add)
     _wrong_split(func, found, add)
+    mutate_wgmma.moved_faults(func, found, add)
     return made
 
 
@@ -165,7 +170,7 @@ def _single(leaf: Leaf) -> Iterator[tuple[str, Edit]]:
     if operator == "setmaxnreg":
         yield "wrong register value", _argument(0, lambda registers: registers + 8)
         yield "wrong register value", _argument(0, lambda registers: registers - 8)
-    if operator == "tcgen05_dealloc":
+    if operator == DEALLOC:
         yield "drop dealloc", _drop
 
 
@@ -222,9 +227,9 @@ def _wrong_split(func: Any, found: list[Leaf], add: Callable[..., None]) -> None
     """Hand the first part of P over one piece too early, or too late."""
     from tvm import tirx
 
-    hand_over = next(x for x in found if x.operator == ARRIVE and x.edge == "p_o_rescale")
+    hand_over = next((x for x in found if x.operator == ARRIVE and x.edge == "p_o_rescale"), None)
     conditions = [s.condition for s in walk(func.body) if type(s).__name__ == "IfThenElse"]
-    for number, condition in enumerate(conditions):
+    for number, condition in enumerate(conditions if hand_over else ()):
         if type(condition).__name__ == "EQ" and str(condition.a) == "piece":
             for family, step in (("wrong split, early", -1), ("wrong split, late", 1)):
                 add(family, hand_over, {}, {number: lambda c, d=step: tirx.EQ(c.a, c.b + d)})

@@ -114,7 +114,7 @@ def run_mutants(
                 notes(f"{base}: {mutant.id}")
             start = time.monotonic()
             mutated = mutant.apply(func)
-            caught, message = _structural(mutated)
+            caught, message = structural(mutated)
             reason = why_no_fault(mutant.family, mutant.label, mutant.role)
             if caught is None and (simulate == "all" or (simulate == "unsettled" and reason is None)):
                 caught, message = _simulated(mutated, time_limit)
@@ -130,7 +130,8 @@ def why_no_fault(family: str, label: str, role: str) -> str | None:
     return EQUIVALENT.get((family, label, role)) or EQUIVALENT_FAMILIES.get(family)
 
 
-def _structural(func: Any) -> tuple[str | None, str]:
+def structural(func: Any) -> tuple[str | None, str]:
+    """Who catches a mutant, and with what words: the structural check, or None."""
     from tirx_attn.barriers.check import check
 
     report = check(func, limit=EVENT_LIMIT)

@@ -19,6 +19,8 @@ def handshake(operator: str = "", warpgroups: int = 4):
         T.cta_id([3])
         warpgroup = T.warpgroup_id([warpgroups])
         thread = T.thread_id_in_wg([128])
+        lane = T.lane_id([32])
+        descriptor = T.alloc_local([1], "uint64")
         pool = SMEMPool()
         tile = pool.alloc(SHAPE, "float16")
         ctx_barriers_full_buf = pool.alloc((1,), "uint64", align=8)
@@ -45,6 +47,24 @@ def handshake(operator: str = "", warpgroups: int = 4):
             if operator == "wide election":
                 if T.cuda.elect_sync() != 0 and warpgroup == 0:
                     tile[thread, 1] = T.float16(0)
+            if operator == "function":
+                T.cuda.func_call("nothing", source_code="__device__ void nothing() {}")
+            if operator == "thread of a warpgroup":
+                if thread == 0:
+                    tile[thread, 1] = T.float16(0)
+            if operator == "some lanes":
+                if lane % 4 == 0:
+                    tile[lane, 1] = T.float16(0)
+            if operator == "one of two lanes":
+                if lane == 0:
+                    tile[lane, 1] = T.float16(0)
+                else:
+                    tile[lane, 2] = T.float16(0)
+            if operator == "swizzle of 64 bytes":
+                T.cuda.wgmma.encode_matrix_descriptor(T.address_of(descriptor[0]), tile.ptr_to([0, 0]), 1024, 64, 2)
+            if operator == "descriptor times two":
+                T.cuda.wgmma.encode_matrix_descriptor(T.address_of(descriptor[0]), tile.ptr_to([0, 0]), 1024, 64, 3)
+                descriptor[0] = descriptor[0] * T.uint64(2)
             T.ptx.mbarrier.arrive.shared.b64(ctx_barriers_full_buf.ptr_to([0]), T.uint32(1))
         elif warpgroup == 1:
             if operator != "no wait":

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tirx_attn.barriers.checker.machine import Machine
-from tirx_attn.barriers.checker.memory import WARPS
 from tirx_attn.barriers.checker.tir import Region, Site
 from tirx_attn.barriers.checker.translate import Skeleton
+from tirx_attn.barriers.checker.wgmma import Operand
 
 Steps = Iterator[None]
+
+WARPS = 16
 
 TILE = Region("tile", (128, 64), ((128, 64), (64, 1)), 0, 2, (128, 64))
 """128 rows of 64 fp16 values at the start of shared memory."""
@@ -54,11 +56,16 @@ class Warp:
 
 
 def run(
-    counts: dict[str, int], programs: dict[int, Callable[[Warp], Steps]], *, limit: int = 10_000, start: bool = True
+    counts: dict[str, int],
+    programs: dict[int, Callable[[Warp], Steps]],
+    *,
+    limit: int = 10_000,
+    start: bool = True,
+    operands: tuple[Operand, ...] = (),
 ) -> Machine:
     """Play programs, by warp, on mbarriers of one slot with these counts.
 
-    Warp 0 initialises the mbarriers and allocates tensor memory; then all 16 warps meet. `start=False` leaves the
+    Warp 0 initialises the mbarriers and allocates tensor memory; then all warps meet. `start=False` leaves the
     meeting out.
     """
     sites: list[Site] = []
@@ -74,7 +81,7 @@ def run(
         if warp in programs:
             yield from programs[warp](me)
 
-    skeleton = Skeleton(program, sites, (TILE,), dict.fromkeys(counts, 1), 1, "")  # type: ignore[arg-type]
+    skeleton = Skeleton(program, sites, (TILE,), dict.fromkeys(counts, 1), 1, WARPS, "", operands)  # type: ignore[arg-type]
     machine = Machine(
         skeleton, lambda w: f"warp {w}", lambda *_: True, lambda edge: edge, lambda number: f"named {number}"
     )  # fmt: skip

@@ -52,6 +52,12 @@ class TestHandshake:
         ("store groups left", r"cp\.async\.bulk\.wait_group 1: allowed is 0 groups left"),
         ("fence of all memory", r"fence\.proxy\.async: allowed is fence\.proxy\.async\.shared::cta"),
         ("wide election", r"elect_sync in a larger branch"),
+        ("function", r"call of function nothing: allowed is fence_register, an empty asm"),
+        ("thread of a warpgroup", r"branch on \w+ == 0 .*: what it guards is not for a whole warp"),
+        ("some lanes", r"branch on \w+ % 4 == 0 .*: what it guards is not for a whole warp"),
+        ("one of two lanes", r"branch on \w+ == 0 .*: allowed is one lane of a whole warp"),
+        ("swizzle of 64 bytes", r"descriptor of tile, swizzle 2: allowed is shared memory, 128B"),
+        ("descriptor times two", r"descriptor descriptor \* .*: allowed is a descriptor and offsets that are added"),
     ],
 )
 def test_what_has_no_translation_is_named(operator, message):
@@ -59,9 +65,16 @@ def test_what_has_no_translation_is_named(operator, message):
         extract(handshake(operator))
 
 
-def test_other_cta_sizes_are_refused():
-    with pytest.raises(Unsupported, match="a CTA of 2 warpgroups: allowed are 4"):
-        extract(handshake(warpgroups=2))
+@pytest.mark.parametrize("warpgroups", [2, 3, 4])
+def test_the_number_of_warps_follows_from_the_warpgroups(warpgroups):
+    func = handshake(warpgroups=warpgroups)
+    assert extract(func).warps == 4 * warpgroups
+    assert races(func) == []
+
+
+def test_larger_ctas_are_refused():
+    with pytest.raises(Unsupported, match="a CTA of 20 warps: allowed are at most 16"):
+        extract(handshake(warpgroups=5))
 
 
 class TestRealKernel:

@@ -108,7 +108,7 @@ def _describe(machine: Machine, declared: Declared, warp: int, blocked: tuple[An
         state, present = f"{bar.here} of {bar.threads} threads", set(bar.members)
         partial = bytes_differ = False
         edge = name.split("[")[0]
-        owing = declared.producers_of(key, slot) if number else range(len(machine.seen))
+        owing = declared.producers_of(key, slot) if number else range(machine.warps)
         missing = [w for w in owing if w not in present]
         if number and declared.edges:
             missing = [w for w in missing if w % 4 == warp % 4 or bar.threads > 64]
@@ -127,7 +127,7 @@ def _describe(machine: Machine, declared: Declared, warp: int, blocked: tuple[An
             missing = []
     roles = tuple(dict.fromkeys(machine.role_of(w) for w in missing))
     row = declared.edge_of_key(key)
-    was_free = row is not None and slot in row["free_stages"]
+    was_free = row is not None and target[0] != "#" and slot in row["free_stages"]
     return Wait(
         machine.role_of(warp), target, name, edge, phase, was_free, state, partial, bytes_differ, roles, where
     )  # fmt: skip

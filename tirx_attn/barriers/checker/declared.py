@@ -8,7 +8,8 @@ from typing import Any
 
 from tirx_attn.barriers import PROTOCOL_ATTRIBUTE
 from tirx_attn.barriers.checker.machine import Machine
-from tirx_attn.barriers.checker.memory import WARPS, Finding
+from tirx_attn.barriers.checker.memory import Finding
+from tirx_attn.barriers.checker.tir import MAX_WARPS
 from tirx_attn.barriers.checker.translate import Skeleton
 
 NAMED = "hardware named barrier"
@@ -26,7 +27,7 @@ class Declared:
         }
         self.register_file: int | None = data.get("registers")
         self.max_named: int | None = data.get("named_barriers")
-        self._role_by_warp = [self._find_role(warp) for warp in range(WARPS)]
+        self._role_by_warp = [self._find_role(warp) for warp in range(MAX_WARPS)]
         self._named: dict[int, tuple[str, int]] = {}
         number = 1
         for edge in self.edges.values():
@@ -38,12 +39,12 @@ class Declared:
     def _find_role(self, warp: int) -> str:
         for role in self.roles:
             if warp // 4 in role["warpgroups"] and role["warp"] in (None, warp % 4):
-                several = len(role["warpgroups"]) > 1
-                return f"{role['name']} {warp // 4}" if several else str(role["name"])
+                groups = role["warpgroups"]
+                return f"{role['name']} {groups.index(warp // 4)}" if len(groups) > 1 else str(role["name"])
         return f"warp {warp}"
 
     def role_of(self, warp: int) -> str:
-        """Role of a warp; with its query stage where the role has one warpgroup per stage."""
+        """Role of a warp; with the number of its warpgroup in the role where that has several."""
         return self._role_by_warp[warp]
 
     def edge_name(self, attribute: str) -> str:
@@ -70,20 +71,31 @@ class Declared:
     def producers_of(self, key: str, slot: int) -> list[int]:
         """Warps that arrive on a slot of an edge.
 
-        A role with a warpgroup per query stage serves its own stage; where it waits itself, the other one.
+        Where not all warpgroups of a role arrive, the stage's own one does; where the role waits too, the one before.
         """
         edge = self.edge_of_key(key)
         if edge is None:
             return []
-        if key.startswith("#"):
-            slot = self._named[int(key[1:])][1] * 2 // edge["slots"]
+        named = self._named[int(key[1:])][1] if key.startswith("#") else None
+        groups = {role["name"]: len(role["warpgroups"]) for role in self.roles}
         names = _producers(edge)
+        whole = {p["role"] for p in edge["producers"] if p.get("groups", 1) > 1}
         warps = []
-        for warp in range(WARPS):
+        for warp in range(MAX_WARPS):
             name, _, group = self.role_of(warp).partition(" ")
-            if name in names and (not group or (int(group) == slot) != (name in edge["consumers"])):
+            if name not in names:
+                continue
+            stage = slot if named is None else named * groups[name] // edge["slots"]
+            if not group or name in whole or int(group) == (stage - (name in edge["consumers"])) % groups[name]:
                 warps.append(warp)
         return warps
+
+    def credit_of_named(self, number: int) -> int:
+        """Threads that arrive at a named barrier before the first task, and so are left over behind the last one."""
+        edge = self.edge_of_key(f"#{number}")
+        if edge is None or edge["credit"] is None or self._named[number][1] not in edge["free_stages"]:
+            return 0
+        return sum(p["arrivals"] for p in edge["producers"] if p["role"] == edge["credit"])
 
     def releases(self, full: str) -> list[str]:
         """Attributes of the edges that say that what an edge fills may be filled again: its pipeline's others."""
@@ -181,7 +193,7 @@ def _consumers(edge: dict[str, Any]) -> set[str]:
 
 def _resources(declared: Declared, machine: Machine) -> Iterator[Finding]:
     total = 0
-    for group in range(WARPS // 4):
+    for group in range(machine.warps // 4):
         taken = [machine.registers.get(4 * group + warp, []) for warp in range(4)]
         role = declared.role_of(4 * group)
         wanted = declared.registers_of(group)
@@ -198,9 +210,22 @@ def _resources(declared: Declared, machine: Machine) -> Iterator[Finding]:
             )
     if declared.register_file is not None and total > declared.register_file:
         yield Finding("table", "setmaxnreg", "", f"setmaxnreg: {total} registers, the SM has {declared.register_file}")
+    for number, bar in machine.named.items() if machine.ended else ():
+        edge = declared.edge_of_key(f"#{number}")
+        owed = declared.credit_of_named(number)
+        if edge and bar.here != owed:
+            yield Finding(
+                "table", edge["name"], "",
+                f"{declared.barrier_name(number)}: {bar.here} threads are left over at the end, declared are {owed} "
+                "(the initial credit)",
+            )  # fmt: skip
     if machine.named and max(machine.named) > (declared.max_named or 16) - 1:
         yield Finding("table", "", "", f"named barrier {max(machine.named)}: the hardware has 16, 0 to 15")
     if not machine.inits_fenced:
         yield Finding("table", "", "", "mbarrier.init is not followed by fence.mbarrier_init: TMA may not see it")
+    for warp, held in enumerate(machine.held if machine.ended else ()):
+        for registers in held:
+            role = declared.role_of(warp)
+            yield Finding("registers", "", role, f"{role} ends before its WGMMA on registers {registers} is complete")
     if machine.ended and machine.allocated:
         yield Finding("allocation", "", "", "tensor memory is not freed at the end of the kernel")

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tirx_attn.barriers.checker.memory import TMA, TMA_SLOTS, WARPS
-from tirx_attn.barriers.checker.signals import Fatal, Signals
+from tirx_attn.barriers.checker.memory import TMA, TMA_SLOTS
+from tirx_attn.barriers.checker.products import Products
+from tirx_attn.barriers.checker.signals import Fatal
 from tirx_attn.barriers.checker.translate import Skeleton
 
 
-class Machine(Signals):
+class Machine(Products):
     """State of one CTA. The skeleton calls its methods.
 
     Args:
@@ -32,15 +33,15 @@ class Machine(Signals):
     ):
         super().__init__(skeleton, role_of, edge_name, barrier_name)
         self.branch = branch
-        self.threads = 32 * WARPS
+        self.threads = 32 * self.warps
         self.registers: dict[int, list[int]] = {}
         self.ended = False
-        self.chosen = [0] * WARPS
+        self.chosen = [0] * self.warps
 
     def play(self, cta: int, limit: int) -> bool:
         """Run all warps to their end. False where they cannot get there; `blocked` then says who waits for what."""
-        programs: list[Iterator[None]] = [self.skeleton.program(self, warp, cta) for warp in range(WARPS)]
-        self.ready = deque(range(WARPS))
+        programs: list[Iterator[None]] = [self.skeleton.program(self, warp, cta) for warp in range(self.warps)]
+        self.ready = deque(range(self.warps))
         done = 0
         while self.ready:
             warp = self.ready.popleft()
@@ -54,7 +55,7 @@ class Machine(Signals):
                     self.ready.append(warp)
             if self.events > limit:
                 raise Fatal(f"no end after {limit} events")
-        self.ended = done == WARPS
+        self.ended = done == self.warps
         return self.ended
 
     def tma_load(

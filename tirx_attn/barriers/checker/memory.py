@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from tirx_attn.barriers.checker.tir import TMEM_CELL_COLUMNS, TMEM_QUARTERS, WARPS
+from tirx_attn.barriers.checker.tir import MAX_WARPS, TMEM_CELL_COLUMNS, TMEM_QUARTERS
 from tirx_attn.barriers.checker.translate import Skeleton
 
 # Components of a clock. Those from TCGEN on are TMEM accesses, which a fence must carry over.
-ASYNC = WARPS
-STORE = 2 * WARPS
-TMA = 3 * WARPS
+ASYNC = MAX_WARPS
+STORE = 2 * MAX_WARPS
+TMA = 3 * MAX_WARPS
 TMA_SLOTS = 32
 TCGEN = TMA + TMA_SLOTS
-LD, ST, MMA = TCGEN, TCGEN + WARPS, TCGEN + 2 * WARPS
-SIZE = MMA + WARPS
+LD, ST, MMA = TCGEN, TCGEN + MAX_WARPS, TCGEN + 2 * MAX_WARPS
+SIZE = MMA + MAX_WARPS
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Finding:
     """A fault of the protocol.
 
     Attributes:
-        kind: "table", "allocation", "registers", "over-arrival", "race", "aliased phase", "early arrival",
+        kind: "table", "allocation", "operand", "registers", "over-arrival", "race", "aliased phase", "early arrival",
             "first wait", "bytes", "hang" or "deadlock".
         edge: edge at fault ("" where none is).
         role: role at fault.
@@ -60,20 +60,21 @@ class Memory:
 
     def __init__(self, skeleton: Skeleton, role_of: Callable[[int], str]):
         self.skeleton, self.role_of, self.sites = skeleton, role_of, skeleton.sites
+        self.warps = skeleton.warps
         self.findings: list[Finding] = []
         self.reported: set[tuple[Any, ...]] = set()
         self.events = 0
-        self.seen = [np.zeros(SIZE, np.int64) for _ in range(WARPS)]
+        self.seen = [np.zeros(SIZE, np.int64) for _ in range(self.warps)]
         """Per warp: what it knows of every unit, and what it has published of its own."""
-        self.tcgen = [np.zeros(SIZE - TCGEN, np.int64) for _ in range(WARPS)]
+        self.tcgen = [np.zeros(SIZE - TCGEN, np.int64) for _ in range(self.warps)]
         """Per warp: the TMEM accesses that its tcgen05 operations come after."""
-        self.pipes = [np.zeros(SIZE, np.int64) for _ in range(WARPS)]
+        self.pipes = [np.zeros(SIZE, np.int64) for _ in range(self.warps)]
         self.issued = np.zeros(SIZE, np.int64)
-        self.committed = [0] * WARPS
+        self.committed = [0] * self.warps
         """Per warp: its TMA stores that are in a bulk group."""
         self.cells: dict[Any, tuple[tuple[int, int, int, int] | None, dict[int, tuple[int, int, int]]]] = {}
         """cell -> (unit, number, site, step) of the last write; unit -> (number, site, step) of the reads since."""
-        self.loading: list[set[str]] = [set() for _ in range(WARPS)]
+        self.loading: list[set[str]] = [set() for _ in range(self.warps)]
         self.tma_units: dict[tuple[str, int], int] = {}
         self.allocated = False
         self.born = (0, 0)
@@ -100,7 +101,7 @@ class Memory:
             last, reads = self.cells.get(cell) or (None, {})
             if last is not None:
                 by, at, where, when = last
-                if clock[by + ASYNC if is_async and by < WARPS else by] < at:
+                if clock[by + ASYNC if is_async and by < MAX_WARPS else by] < at:
                     self._race(cell, by, where, when, unit, site)
             if is_write:
                 for by, (at, where, when) in reads.items():
@@ -129,10 +130,10 @@ class Memory:
     def unit_role(self, unit: int) -> str:
         """Role whose warp made an access."""
         if unit < TMA:
-            return self.role_of(unit % WARPS)
+            return self.role_of(unit % MAX_WARPS)
         if unit < TCGEN:
             return "load"
-        return self.role_of((unit - TCGEN) % WARPS)
+        return self.role_of((unit - TCGEN) % MAX_WARPS)
 
     def read(self, warp: int, region: int, starts: tuple[int, ...], site: int) -> None:
         cells = self.skeleton.regions[region].cells(starts)
@@ -220,7 +221,7 @@ class Memory:
         target = [("t", c) for c in range(first * TMEM_QUARTERS, (first + count) * TMEM_QUARTERS)]
         self._access(target, unit, number, pipe, True, False, site)
 
-    def use(self, warp: int, registers: str, where: str) -> None:
+    def use(self, warp: int, registers: str, where: str, is_asm: bool = False) -> None:
         if registers in self.loading[warp]:
             role = self.role_of(warp)
             self.report(

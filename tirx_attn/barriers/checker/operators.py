@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tirx_attn.barriers.checker.tir import WARP, Unsupported, edge_of, key, loads, shared_region
+from tirx_attn.barriers.checker import wgmma
+from tirx_attn.barriers.checker.tir import WARP, Unsupported, edge_of, first_byte, key, loads, shared_region
 
 # Operators whose only effect is on registers.
 _ARITHMETIC = ("mov_", "fma", "add", "sub", "mul", "ex2", "max", "bmsk", "cvt", "shl", "lg2")
@@ -16,13 +17,16 @@ def call_event(t: Any, statement: Any, call: Any, lanes: int) -> None:
     handler = _CALLS.get(name)
     if handler is not None:
         handler(t, statement, call, lanes)
+    elif wgmma.is_product(name):
+        wgmma.product(t, statement, call, lanes)
     elif name.startswith(_ARITHMETIC):
-        # The first operands are destinations; reading too many registers is safe here, reading too few is not.
-        sources = call.args[2:] if name == "mov_unpack_b32x2" else call.args[1:]
-        read = {t.roots.get(key(load.source)) for argument in sources for load in loads(argument)}
-        t.use(statement, read & t.fragments)
-        for argument in sources:
-            t.shared_reads(statement, argument)
+        # Volatile asm. The first operands are destinations; reading too many registers is safe here, too few is not.
+        targets = 2 if name == "mov_unpack_b32x2" else 1
+        for argument in call.args[targets:]:
+            t.uses(statement, argument, is_asm=True)
+        for argument in call.args[:targets]:
+            for load in loads(argument):
+                t.sets(statement, load.source, is_asm=True)
     elif name not in _NO_EVENT:
         raise Unsupported(f"operator {call.op.name}: no translation")
 
@@ -139,6 +143,11 @@ _CALLS = {
     "cp_async_bulk_commit_group": lambda t, s, call, lanes: t.emit("m.commit_stores(warp)"),
     "cp_async_bulk_wait_group": _wait_group,
     "setmaxnreg": _setmaxnreg,
+    "wgmma_encode_matrix_descriptor": wgmma.encode,
+    "wgmma_fence": lambda t, s, call, lanes: t.emit("m.wgmma_fence(warp)"),
+    "wgmma_commit_group": lambda t, s, call, lanes: t.emit("m.commit_group(warp)"),
+    "wgmma_wait_group": wgmma.wait_group,
+    "func_call": wgmma.register_fence,
     "tcgen05_alloc": _tmem("alloc"),
     "tcgen05_dealloc": _tmem("dealloc"),
 }
@@ -149,14 +158,16 @@ def tile_event(t: Any, statement: Any, lanes: int) -> None:
     name = statement.op.name.removeprefix("tirx.tile.")
     regions = [argument for argument in statement.args if type(argument).__name__ == "TensorRegion"]
     scopes = [region.source.scope().split(".")[0] for region in regions]
-    read = {t.roots.get(key(region.source)) for region in regions[1:]} & t.fragments
-    t.use(statement, read)
+    for region in regions[1:]:
+        t.use(statement, region.source)
+    if scopes[0] == "local":
+        t.sets(statement, regions[0].source)
     if name == "gemm_async":
         _mma(t, statement, regions, scopes)
     elif scopes == ["shared", "global"] and "mbar" in statement.config:
         _tma_load(t, statement, regions[0])
     elif scopes == ["global", "shared"] and name == "copy_async":
-        number = t.region(_whole(regions[1]))
+        number = t.region(_whole(t, regions[1]))
         site = t.site(f"TMA store from {regions[1].source.name}", statement)
         t.emit(f"m.tma_store(warp, {number}, {t.starts(regions[1])}, {site})")
     elif scopes == ["local", "tmem"]:
@@ -169,13 +180,14 @@ def tile_event(t: Any, statement: Any, lanes: int) -> None:
         site = t.site(f"tcgen05.st to {regions[0].source.name}", statement)
         t.emit(f"m.st(warp, {first}, {count}, {site})")
     elif scopes == ["shared", "local"]:
-        _stage(t, statement, regions[0])
+        _stage(t, statement, *regions)
     elif any(scope != "local" for scope in scopes):
         raise Unsupported(f"tile primitive {name} on {', '.join(scopes)}: no translation")
 
 
-def _whole(region: Any) -> Any:
-    return shared_region(region.source, tuple(int(axis.extent) for axis in region.region))
+def _whole(t: Any, region: Any) -> Any:
+    extents = tuple(int(axis.extent) for axis in region.region)
+    return shared_region(region.source, extents, t.fine_cell(region.source))
 
 
 def _mma(t: Any, statement: Any, regions: list[Any], scopes: list[str]) -> None:
@@ -187,24 +199,35 @@ def _mma(t: Any, statement: Any, regions: list[Any], scopes: list[str]) -> None:
             first, cells = t.tmem_columns(region)
             reads.append(f"('tmem', {first}, {cells})")
         else:
-            reads.append(f"('shared', {t.region(_whole(region))}, {t.starts(region)})")
+            reads.append(f"('shared', {t.region(_whole(t, region))}, {t.starts(region)})")
     site = t.site(f"MMA {target.source.name} from {a.source.name} and {b.source.name}", statement)
     t.emit(f"m.mma(warp, {column}, {count}, ({', '.join(reads)},), {site})")
 
 
 def _tma_load(t: Any, statement: Any, target: Any) -> None:
     edge, slot = _mbarrier(t, statement.config["mbar"])
-    region = _whole(target)
+    region = _whole(t, target)
+    t.fills[first_byte(target.source)] = edge
     site = t.site(f"TMA load to {target.source.name}", statement)
     t.emit(f"m.tma_load(warp, {t.region(region)}, {t.starts(target)}, {edge!r}, {slot}, {region.bytes}, {site})")
 
 
-def _stage(t: Any, statement: Any, target: Any) -> None:
-    """A warpgroup's copy from registers: each warp writes its 32 of the 128 rows."""
-    rows = next(i for i, axis in enumerate(target.region) if int(axis.extent) == 4 * WARP)
-    extents = tuple(WARP if i == rows else int(axis.extent) for i, axis in enumerate(target.region))
-    starts = [t.expression(axis.min) for axis in target.region]
-    starts[rows] += f" + warp % 4 * {WARP}"
-    number = t.region(shared_region(target.source, extents))
+def warp_rows(target: Any, source: Any) -> tuple[int, int]:
+    """Axis of the rows of a warpgroup's copy from registers, and how many of them each warp writes."""
+    axis = next(number for number, axis in enumerate(target.region) if int(axis.extent) > 1)
+    rows = int(target.region[axis].extent)
+    outermost = source.source.layout.shard[0]
+    if (outermost.axis.name, int(outermost.extent)) not in (("wid_in_wg", 4), ("tid_in_wg", 4 * WARP)):
+        raise Unsupported(f"copy from {source.source.name}: allowed is that a warp has a quarter of the rows")
+    return axis, rows // 4
+
+
+def _stage(t: Any, statement: Any, target: Any, source: Any) -> None:
+    """A warpgroup's copy from registers: each warp writes its quarter of the rows."""
+    axis, rows = warp_rows(target, source)
+    extents = tuple(rows if i == axis else int(part.extent) for i, part in enumerate(target.region))
+    starts = [t.expression(part.min) for part in target.region]
+    starts[axis] += f" + warp % 4 * {rows}"
+    number = t.region(shared_region(target.source, extents, t.fine_cell(target.source)))
     site = t.site(f"write of {target.source.name}", statement)
     t.emit(f"m.write(warp, {number}, ({', '.join(starts)},), {site})")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tirx_attn.barriers.checker.memory import WARPS
 from tirx_attn.barriers.checker.tir import (
     SCOPE_IDS,
     DataDependent,
@@ -15,6 +14,7 @@ from tirx_attn.barriers.checker.tir import (
     integer_expression,
     key,
     loads,
+    warps_of,
     where_of,
 )
 
@@ -76,7 +76,7 @@ def leaves(func: Any) -> list[Leaf]:
                 Leaf(len(found), node, _operator(node), edge, warps, where_of(node), slots, block, inside)
             )  # fmt: skip
 
-    visit(func.body, tuple(range(WARPS)), (), next(blocks))
+    visit(func.body, tuple(range(warps_of(func))), (), next(blocks))
     return found
 
 

@@ -20,8 +20,8 @@ TMEM_QUARTERS = 4
 """A warp reaches the 32 TMEM lanes of its place in the warpgroup only."""
 
 WARP = 32
-WARPS = 16
-"""Warps of a CTA."""
+MAX_WARPS = 16
+"""Warps that a clock has room for. How many a CTA has follows from the PrimFunc: `warps_of`."""
 
 _BINARY = {
     "Add": "({} + {})", "Sub": "({} - {})", "Mul": "({} * {})", "FloorDiv": "({} // {})", "FloorMod": "({} % {})",
@@ -33,8 +33,10 @@ _BINARY = {
 # kernel→cta, cta→warpgroup, cta→warp, warpgroup→warp, warp→thread, warpgroup→thread; threads by their warp's lane 0.
 SCOPE_IDS = {1: "cta", 3: "warp // 4", 4: "warp", 5: "warp % 4", 6: "0", 8: "warp % 4 * 32"}
 GRID_SCOPE = 1
-LANE_SCOPES = (6, 8)
-WARPGROUP_SCOPE = 3
+WARP_LANE_SCOPE = 6
+LANE_SCOPES = (WARP_LANE_SCOPE, 8)
+WARPS_PER_SCOPE = {3: 4, 4: 1}
+"""Scopes whose extent says how many warps a CTA has, with the warps of one of theirs."""
 
 
 class Unsupported(ValueError):
@@ -72,6 +74,7 @@ class Region:
         offset: first element of the buffer in shared memory.
         item: bytes of an element.
         extents: extents of the access, one for each dimension.
+        fine: bytes of a cell of this memory where they are fewer than usual, or 0.
     """
 
     buffer: str
@@ -80,6 +83,13 @@ class Region:
     offset: int
     item: int
     extents: tuple[int, ...]
+    fine: int = 0
+
+    @property
+    def cell(self) -> int:
+        """Bytes of a cell."""
+        size = int(np.prod(self.shape)) * self.item
+        return self.fine or (TILE_CELL_BYTES if size >= TILE_CELL_BYTES else CELL_BYTES)
 
     @property
     def bytes(self) -> int:
@@ -89,14 +99,24 @@ class Region:
         """Numbers of the touched cells. A swizzle permutes bytes inside a cell, so it does not matter here."""
         return _cells(self, starts)
 
+    def first_byte(self, starts: tuple[int, ...]) -> int:
+        """Where in shared memory the access begins."""
+        return int(_addresses(self, starts).min())
+
 
 CELL_BYTES = 128
-TILE_CELL_BYTES = 4096
-"""32 rows of a 128-byte panel: what one warp of a warpgroup writes."""
+PANEL_ROW_BYTES = 128
+TILE_CELL_BYTES = 32 * PANEL_ROW_BYTES
+"""32 rows of a panel: what one warp of a warpgroup writes of a tile of 128 rows."""
 
 
 @lru_cache(maxsize=4096)
 def _cells(region: Region, starts: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
+    return tuple(("s", int(c) * region.cell) for c in np.unique(_addresses(region, starts) // region.cell))
+
+
+def _addresses(region: Region, starts: tuple[int, ...]) -> Any:
+    """Byte address of each element."""
     grid = np.meshgrid(
         *(np.arange(start, start + extent) for start, extent in zip(starts, region.extents, strict=True)), indexing="ij"
     )
@@ -107,13 +127,10 @@ def _cells(region: Region, starts: tuple[int, ...]) -> tuple[tuple[str, int], ..
     for extent, stride in reversed(region.strides):
         offset += (linear % extent) * stride
         linear //= extent
-    size = int(np.prod(region.shape)) * region.item
-    cell = TILE_CELL_BYTES if size >= TILE_CELL_BYTES else CELL_BYTES
-    addresses = (region.offset + offset) * region.item
-    return tuple(("s", int(c) * cell) for c in np.unique(addresses // cell))
+    return (region.offset + offset) * region.item
 
 
-def shared_region(buffer: Any, extents: tuple[int, ...]) -> Region:
+def shared_region(buffer: Any, extents: tuple[int, ...], fine: int = 0) -> Region:
     """Region of an access to a buffer in shared memory."""
     shape = tuple(int(n) for n in buffer.shape)
     layout = buffer.layout
@@ -125,7 +142,12 @@ def shared_region(buffer: Any, extents: tuple[int, ...]) -> Region:
         strides, stride = (), 1
         for extent in reversed(shape):
             strides, stride = ((extent, stride), *strides), stride * extent
-    return Region(buffer.name, shape, strides, int(buffer.elem_offset), element_bits(buffer) // 8, extents)
+    return Region(buffer.name, shape, strides, int(buffer.elem_offset), element_bits(buffer) // 8, extents, fine)
+
+
+def first_byte(buffer: Any) -> int:
+    """Where a buffer in shared memory begins."""
+    return int(buffer.elem_offset) * element_bits(buffer) // 8
 
 
 def element_bits(buffer: Any) -> int:
@@ -164,6 +186,23 @@ def walk(node: Any) -> Iterator[Any]:
     yield node
     for child in children(node):
         yield from walk(child)
+
+
+def warps_of(func: Any) -> int:
+    """Warps of a CTA, from the extent of the warpgroup or warp ids.
+
+    Raises:
+        Unsupported: there are no such ids, or more warps than a clock has room for.
+    """
+    for statement in walk(func.body):
+        if type(statement).__name__ == "ScopeIdDefStmt":
+            definition = getattr(statement, "def")
+            if definition.scope in WARPS_PER_SCOPE:
+                warps = int(definition.extents[0]) * WARPS_PER_SCOPE[definition.scope]
+                if warps > MAX_WARPS:
+                    raise Unsupported(f"a CTA of {warps} warps: allowed are at most {MAX_WARPS}")
+                return warps
+    raise Unsupported("the CTA names neither its warpgroups nor its warps: how many there are is not known")
 
 
 def children(node: Any) -> list[Any]:

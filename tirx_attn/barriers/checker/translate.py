@@ -1,17 +1,19 @@
 """From a PrimFunc to a runnable skeleton: what each warp waits for, arrives on, reads and writes, in program order.
 
 The PrimFunc's control flow is translated to one Python generator per warp. Integer scalars (phases, slots, task and
-block indices) are computed; floating-point work is dropped, but for the note that it reads registers a tcgen05.ld
-fills. Where a branch depends on data, the machine that plays the skeleton chooses.
+block indices) are computed; floating-point work is dropped, but for the note that it uses registers of a tcgen05.ld or
+a WGMMA. Where a branch depends on data, the machine that plays the skeleton chooses.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tirx_attn.barriers.checker import wgmma
+from tirx_attn.barriers.checker.declarations import Declarations
 from tirx_attn.barriers.checker.operators import call_event, tile_event
 from tirx_attn.barriers.checker.tir import (
     GRID_SCOPE,
@@ -19,19 +21,17 @@ from tirx_attn.barriers.checker.tir import (
     SCOPE_IDS,
     TMEM_CELL_COLUMNS,
     WARP,
-    WARPGROUP_SCOPE,
-    WARPS,
+    WARP_LANE_SCOPE,
     DataDependent,
     Region,
     Site,
     Unsupported,
-    edge_of,
     element_bits,
     integer_expression,
     key,
     loads,
     shared_region,
-    walk,
+    warps_of,
     where_of,
 )
 
@@ -44,8 +44,11 @@ class Skeleton:
         program: `program(machine, warp, cta)` is a generator; it yields while a wait is not satisfied.
         sites: every event's statement.
         regions: shared-memory regions, by number.
+        operands: what WGMMAs read through descriptors, by number.
+        fills: where a buffer in shared memory begins -> edge on which its TMA loads complete.
         barriers: edge attribute name -> slots, in order of declaration.
         grid: CTAs of the launch.
+        warps: warps of a CTA.
         source: the generated Python text.
     """
 
@@ -54,7 +57,10 @@ class Skeleton:
     regions: tuple[Region, ...]
     barriers: dict[str, int]
     grid: int
+    warps: int
     source: str
+    operands: tuple[wgmma.Operand, ...] = ()
+    fills: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def branches(self) -> list[int]:
@@ -91,24 +97,31 @@ def extract(func: Any, sizes: Mapping[str, int] | None = None) -> Skeleton:
         tuple(translator.regions),
         translator.barriers,
         namespace["grid"](),
+        warps_of(func),
         source,
+        tuple(translator.operands),
+        translator.fills,
     )
 
 
-class _Translator:
+_EVENT = re.compile(r"\bm\.(?!use|set|pin|choose)")
+_REGISTERS = ("m.use(", "m.set(", "m.pin(")
+"""Events of registers alone."""
+
+
+class _Translator(Declarations):
     def __init__(self) -> None:
-        self.names: dict[int, str] = {}
+        super().__init__()
         self.lane_names: set[str] = set()
-        self.roots: dict[int, int] = {}
-        self.root_names: dict[int, str] = {}
-        self.fragments: set[int] = set()
+        self.operands: list[wgmma.Operand] = []
+        self.fills: dict[int, str] = {}
+        self.warp_lanes: set[int] = set()
+        self.bound: set[str] = set()
         self.sites: list[Site] = []
         self.regions: list[Region] = []
-        self.barriers: dict[str, int] = {}
         self.lines: list[str] = []
         self.grid: list[str] = ["    return 1"]
         self.depth = 1
-        self.sequence = 0
 
     def bind_sizes(self, func: Any, sizes: Mapping[str, int]) -> None:
         """Give the symbolic sizes of the parameters their values."""
@@ -118,40 +131,8 @@ class _Translator:
             wanted = ", ".join(symbols) or "none, all sizes are baked in"
             raise ValueError(f"sizes={dict(sizes)}: allowed is a value for each of {wanted}")
         for name, symbol in symbols.items():
-            self.names[key(symbol)] = self._fresh(name)
+            self.names[key(symbol)] = self.fresh(name)
             self.emit(f"{self.names[key(symbol)]} = {int(sizes[name])}")
-
-    # -- first pass -------------------------------------------------------------------------------------------------
-
-    def scan(self, node: Any) -> None:
-        """Find scalars that control flow may use, aliases of registers, and registers that tcgen05.ld fills."""
-        for statement in walk(node):
-            kind = type(statement).__name__
-            if kind == "AllocBuffer":
-                self._declare(statement.buffer, statement.buffer)
-            elif kind == "DeclBuffer":
-                source = getattr(statement.data, "args", [None])[0]
-                self._declare(statement.buffer, source if hasattr(source, "scope") else statement.buffer)
-                name = edge_of(statement.buffer)
-                if name is not None:
-                    self.barriers[name] = int(statement.buffer.shape[0])
-        for statement in walk(node):
-            if type(statement).__name__ == "TilePrimitiveCall" and statement.op.name == "tirx.tile.copy_async":
-                target, source = statement.args[0].source, statement.args[1].source
-                if source.scope() == "tmem" and target.scope() == "local":
-                    self.fragments.add(self.roots[key(target)])
-
-    def _declare(self, buffer: Any, source: Any) -> None:
-        root = self.roots.get(key(source), key(buffer))
-        self.roots[key(buffer)] = root
-        self.root_names[root] = self.root_names.get(root) or source.name or buffer.name
-        scalar = [int(n) for n in buffer.shape] == [1] if len(buffer.shape) == 1 else False
-        if buffer.scope() == "local" and scalar and str(buffer.dtype) == "int32":
-            self.names[key(buffer)] = self._fresh(buffer.name)
-
-    def _fresh(self, name: str) -> str:
-        self.sequence += 1
-        return f"{name}_{self.sequence}"
 
     # -- expressions ------------------------------------------------------------------------------------------------
 
@@ -160,30 +141,32 @@ class _Translator:
         return integer_expression(node, self.names)
 
     def _is_lane_dependent(self, text: str) -> bool:
-        return any(name in text for name in self.lane_names)
+        return not self.lane_names.isdisjoint(re.findall(r"\w+", text))
 
     # -- statements -------------------------------------------------------------------------------------------------
 
     def emit(self, text: str) -> None:
         line = "    " * self.depth + text
-        if not (text.startswith("m.use(") and self.lines and self.lines[-1] == line):
+        if not (text.startswith(_REGISTERS) and self.lines and self.lines[-1] == line):
             self.lines.append(line)
 
     def block(self, header: str, body: Callable[[], None]) -> bool:
-        """Emit `header` and an indented body; nothing where the body is empty. True where something was emitted."""
+        """Emit `header` and an indented body, unless that does nothing. True where something was emitted."""
         start = len(self.lines)
         self.emit(header)
         self.depth += 1
         body()
         self.depth -= 1
         inner = [line.lstrip() for line in self.lines[start + 1 :]]
-        reads_only = bool(inner) and all(line.startswith("m.use(") for line in inner)
-        if not inner or reads_only:
-            # Registers that are read many times, or perhaps, count as read once.
-            del self.lines[start:]
-            for line in dict.fromkeys(inner):
-                self.emit(line)
-        return bool(inner) and not reads_only
+        registers = [line for line in inner if line.startswith(_REGISTERS)]
+        names = [line for line in inner if line.partition(" = ")[0] in self.bound]
+        if len(registers) + len(names) < len(inner):
+            return True
+        # Registers that are used many times, or perhaps, count as used once. No name leaves its block.
+        del self.lines[start:]
+        for line in dict.fromkeys(registers):
+            self.emit(line)
+        return False
 
     def site(self, text: str, statement: Any) -> int:
         self.sites.append(Site(text, where_of(statement)))
@@ -198,18 +181,19 @@ class _Translator:
             self.statement(node.body, lanes)
         elif kind == "ScopeIdDefStmt":
             definition = getattr(node, "def")
-            name = self.names[key(definition.def_ids[0])] = self._fresh("id")
-            if definition.scope == WARPGROUP_SCOPE and int(definition.extents[0]) != WARPS // 4:
-                raise Unsupported(f"a CTA of {int(definition.extents[0])} warpgroups: allowed are {WARPS // 4}")
+            name = self.names[key(definition.def_ids[0])] = self.fresh("id")
             if definition.scope in LANE_SCOPES:
                 self.lane_names.add(name)
+            if definition.scope == WARP_LANE_SCOPE:
+                self.warp_lanes.add(key(definition.def_ids[0]))
             if definition.scope == GRID_SCOPE:
                 self.grid = [*self.lines, f"    return {self.expression(definition.extents[0])}"]
             self.emit(f"{name} = {SCOPE_IDS[definition.scope]}")
         elif kind == "For":
-            name = self.names[key(node.loop_var)] = self._fresh(node.loop_var.name)
-            extent = self.expression(node.extent)
-            self.block(f"for {name} in range({extent}):", lambda: self.statement(node.body, lanes))
+            name = self.names[key(node.loop_var)] = self.fresh(node.loop_var.name)
+            first, extent = self.expression(node.min), self.expression(node.extent)
+            bounds = extent if first == "0" else f"{first}, {first} + {extent}"
+            self.block(f"for {name} in range({bounds}):", lambda: self.statement(node.body, lanes))
         elif kind == "While":
             self.block(f"while {self.expression(node.condition)}:", lambda: self.statement(node.body, lanes))
         elif kind == "IfThenElse":
@@ -230,31 +214,43 @@ class _Translator:
                 raise Unsupported(f"branch on {condition} at {where_of(node)}: allowed is thread_rank() == 0")
             self.block("if warp == 0:", lambda: self.statement(node.then_case, 1))
             return
-        self._uses(node, condition)
+        if kind == "EQ" and key(condition.a) in self.warp_lanes and type(condition.b).__name__ == "IntImm":
+            if lanes != WARP or node.else_case is not None or not 0 <= int(condition.b) < WARP:
+                raise Unsupported(f"branch on {condition} at {where_of(node)}: allowed is one lane of a whole warp")
+            self.statement(node.then_case, 1)
+            return
+        self.uses(node, condition)
+        on_lane = False
         try:
             text = self.expression(condition)
-            if self._is_lane_dependent(text):
+            on_lane = self._is_lane_dependent(text)
+            if on_lane:
                 raise DataDependent(text)
         except DataDependent:
             text = f"m.choose(warp, {self.site('branch on data', node)})"
+        start = len(self.lines)
         took = self.block(f"if {text}:", lambda: self.statement(node.then_case, lanes))
         if node.else_case is not None:
-            if took:
-                self.block("else:", lambda: self.statement(node.else_case, lanes))
-            else:
-                self.block(f"if not ({text}):", lambda: self.statement(node.else_case, lanes))
+            header = "else:" if took else f"if not ({text}):"
+            self.block(header, lambda: self.statement(node.else_case, lanes))
+        if on_lane and any(_EVENT.search(line) for line in self.lines[start:]):
+            raise Unsupported(f"branch on {condition} at {where_of(node)}: what it guards is not for a whole warp")
 
     def _leaf(self, node: Any, kind: str, lanes: int) -> None:
         if kind == "Bind":
-            self._uses(node, node.value)
+            self.uses(node, node.value)
             try:
                 text = self.expression(node.value)
             except DataDependent:
                 return
-            name = self.names[key(node.var)] = self._fresh(node.var.name)
+            name = self.names[key(node.var)] = self.fresh(node.var.name)
+            self.bound.add(name)
             self.emit(f"{name} = {text}")
         elif kind == "BufferStore":
-            self._uses(node, node.value)
+            self.uses(node, node.value)
+            self.sets(node, node.buffer)
+            if key(node.buffer) in self.descriptors:
+                wgmma.check_store(self, node)
             if key(node.buffer) in self.names:
                 self.emit(f"{self.names[key(node.buffer)]} = {self.expression(node.value)}")
             elif node.buffer.scope().startswith("shared"):
@@ -269,26 +265,31 @@ class _Translator:
 
     # -- pieces of events -------------------------------------------------------------------------------------------
 
-    def _uses(self, statement: Any, expression: Any) -> None:
-        read = {self.roots.get(key(load.source)) for load in loads(expression)} & self.fragments
-        self.use(statement, read)
-        self.shared_reads(statement, expression)
-
-    def use(self, statement: Any, read: set[Any]) -> None:
-        """Note that registers which a tcgen05.ld fills are read."""
-        for root in sorted(read):
-            self.emit(f"m.use(warp, {self.root_names[root]!r}, {where_of(statement)!r})")
-
-    def shared_reads(self, statement: Any, expression: Any) -> None:
-        """Note the reads of shared memory in an expression."""
+    def uses(self, statement: Any, expression: Any, is_asm: bool = False) -> None:
+        """Note what an expression reads of shared memory, and of registers that a tcgen05.ld or a WGMMA has."""
+        sources = {self.roots.get(key(load.source)): load.source for load in loads(expression)}
+        for source in sources.values():
+            self.use(statement, source, is_asm)
         for load in loads(expression):
             if load.source.scope().startswith("shared"):
                 self._shared_access(statement, "read", load.source, load.indices)
 
+    def use(self, statement: Any, buffer: Any, is_asm: bool = False) -> None:
+        """Note a read of registers that a tcgen05.ld fills or a WGMMA has."""
+        root = self.roots.get(key(buffer))
+        if root in self.fragments or root in self.accumulators or root in self.inputs:
+            self.emit(f"m.use(warp, {self.root_names[root]!r}, {where_of(statement)!r}{', True' * is_asm})")
+
+    def sets(self, statement: Any, buffer: Any, is_asm: bool = False) -> None:
+        """Note a write to registers that a WGMMA has."""
+        root = self.roots.get(key(buffer))
+        if root in self.accumulators or root in self.inputs:
+            self.emit(f"m.set(warp, {self.root_names[root]!r}, {where_of(statement)!r}{', True' * is_asm})")
+
     def _shared_access(self, statement: Any, access: str, buffer: Any, indices: Any) -> None:
         starts = [self.expression(index) for index in indices]
         extents = tuple(WARP if self._is_lane_dependent(text) else 1 for text in starts)
-        number = self.region(shared_region(buffer, extents))
+        number = self.region(shared_region(buffer, extents, self.fine_cell(buffer)))
         site = self.site(f"{access} of {buffer.name}", statement)
         self.emit(f"m.{access}(warp, {number}, ({', '.join(starts)},), {site})")
 
@@ -296,6 +297,11 @@ class _Translator:
         if region not in self.regions:
             self.regions.append(region)
         return self.regions.index(region)
+
+    def operand(self, operand: wgmma.Operand) -> int:
+        if operand not in self.operands:
+            self.operands.append(operand)
+        return self.operands.index(operand)
 
     def starts(self, region: Any) -> str:
         """Python text of the first index in each dimension of a buffer region."""
