@@ -59,7 +59,7 @@ def measure(
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     from benchmarks.gpu import CudaClock, Sampler, torch_uuid, versions
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, _interrupt)
     peers = make_peers(options.peers, options.libraries)
     complete = False
     with Sampler(torch_uuid()) as sampler:
@@ -88,6 +88,7 @@ def measure(
         except (KeyboardInterrupt, DeviceLost) as error:
             print(f"hopper: stopped, {str(error) or 'interrupted'}; --resume goes on from here", file=sys.stderr)
         finally:
+            signal.signal(signal.SIGTERM, before)
             write_report(document, options.output)
     print(report.text(document))
     return 0 if complete else 1

@@ -12,6 +12,9 @@ import pytest
 from tirx_attn.barriers import page
 from tirx_attn.commands.arguments import parse_changes, parse_problem
 from tirx_attn.config import AttentionConfig
+from tirx_attn.hopper.plan import make_hopper_plan
+from tirx_attn.hopper.protocol import hopper_protocol
+from tirx_attn.hopper.tuning import HOPPER_TUNING_TABLE
 from tirx_attn.schedule.tuning import TUNING_TABLE, tuning_row
 from tirx_attn.targets import TARGETS
 
@@ -31,7 +34,8 @@ def test_links_lead_somewhere(path):
 
 
 def test_the_tuning_page_has_the_rows_of_the_table():
-    header, *lines = re.findall(r"^\| (?:row|T\d+) \|.*\|$", (ROOT / "docs" / "tuning.md").read_text(), re.MULTILINE)
+    page = (ROOT / "docs" / "tuning.md").read_text()
+    header, *lines = re.findall(r"^\| (?:row|T\d+) \|.*\|$", page[: page.index("## sm_90a")], re.MULTILINE)
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (header, *lines)]
     knobs = cells[0][3:]
     assert cells[0][:3] == ["row", "regime", "target"]
@@ -60,6 +64,26 @@ def test_every_edge_and_role_is_in_the_story():
         assert re.search(rf"^### .*{role.name}", story, re.MULTILINE), role.name
     for file in (ROOT / "tirx_attn" / "roles").glob("[a-z]*.py"):
         assert f"roles/{file.name}" in story
+
+
+def test_the_tuning_page_has_the_rows_of_the_sm_90a_table():
+    page = (ROOT / "docs" / "tuning.md").read_text()
+    header, *lines = re.findall(r"^\| (?:row|H\d+) \|.*\|$", page[page.index("## sm_90a") :], re.MULTILINE)
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (header, *lines)]
+    for row, (name, regime, *values) in zip(HOPPER_TUNING_TABLE, cells[1:], strict=True):
+        assert (name, regime) == (row.id, row.regime)
+        assert values == [str(getattr(row.schedule, knob)) for knob in cells[0][2:]]
+
+
+def test_every_edge_and_role_of_the_sm_90a_kernel_is_in_its_story():
+    story = (ROOT / "docs" / "hopper.md").read_text()
+    plan = make_hopper_plan(AttentionConfig(1, 256, 256, 1, 1, 128))
+    for edge in hopper_protocol(plan).edges:
+        assert f"`{edge.name}`" in story
+    for role in plan.warps.roles:
+        assert f"**{role.name}**" in story
+    for file in ("transfer", "consumer", "fragment"):
+        assert f"hopper/{file}.py" in story
 
 
 def test_first_screen():
