@@ -21,7 +21,7 @@ RESCALES = ("rescale_every", "rescale_never")
 DATA = ("random", *RESCALES)
 """Ordinary data, keys that force a rescale in every block, keys that force none: what the checkers must see."""
 BY_HEAD = ("random", "rescale_by_head")
-"""The same for the checkers where there are several heads or batches: every and no rescale in one launch."""
+"""The same where there are several heads or batches: every and no rescale by turns, in one launch."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,11 @@ def _proved(
     return Case(name, shape, causal, changes, ("columns", *DATA, *more), DATA, ALL_KINDS)
 
 
+def _by_head(case: Case) -> Case:
+    """The case with one launch for both outcomes of a rescale."""
+    return replace(case, probes=("columns", *BY_HEAD), checked=BY_HEAD)
+
+
 CONFIGURATIONS = (
     replace(_proved("full_one_block", (1, 256, 128, 1, 1, 128)), by_command=True),
     replace(_proved("full_three_blocks_ratio_2", (1, 256, 384, 2, 1, 128)), by_command=True),
@@ -80,11 +85,13 @@ CONFIGURATIONS = (
         checked=(*DATA, "rescale_some_rows"),
         by_command=True,
     ),
-    replace(_proved("causal_four_heads", (1, 512, 512, 4, 4, 128), True), checked=BY_HEAD),
-    replace(_proved("causal_batch_2_ratio_8", (2, 256, 512, 8, 1, 128), True), checked=BY_HEAD),
+    _by_head(_proved("causal_four_heads", (1, 512, 512, 4, 4, 128), True)),
+    _by_head(_proved("causal_batch_2_ratio_8", (2, 256, 512, 8, 1, 128), True)),
     _proved("causal_rows_without_keys", (1, 512, 256, 1, 1, 128), True),
-    _proved("three_tasks_a_cta_correction", (1, 256, 256, 3, 3, 128), persistent_ctas=1),
-    _proved("three_tasks_a_cta_softmax", (1, 256, 256, 3, 3, 128), persistent_ctas=1, epilogue_owner="softmax"),
+    _by_head(_proved("three_tasks_a_cta_correction", (1, 256, 256, 3, 3, 128), persistent_ctas=1)),
+    _by_head(
+        _proved("three_tasks_a_cta_softmax", (1, 256, 256, 3, 3, 128), persistent_ctas=1, epilogue_owner="softmax")
+    ),
 )
 """The default schedule on each kind of problem, and small persistent grids in which every phase wraps."""
 

@@ -8,9 +8,17 @@ from functools import cache
 
 import pytest
 
+from tests.engines import no_gpu
 from tests.kernel_launch import Kernel
 from tests.runtime.launcher import build_stubs
 from tirx_attn import verify
+
+
+def pytest_collection_modifyitems(items):
+    reason = no_gpu() if any(item.get_closest_marker("gpu") for item in items) else ""
+    for item in items:
+        if reason and item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason=f"{reason}; see `make test-gpu`"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,6 +20,8 @@ import pytest
 from tests.launches import LIMIT
 from tests.run_time import KERNELS, Kernel
 from tirx_attn import verify
+from tirx_attn.verify import gpu
+from tirx_attn.verify.gpu import from_gpu, to_gpu
 
 GPU_ARCH = "sm_90a"
 
@@ -47,6 +49,13 @@ class Outputs:
     findings: tuple[Any, ...] = ()
 
 
+def no_gpu() -> str:
+    """What the launches on a GPU lack here, in words; "" where they can be made."""
+    if "TIRX_ATTN_KERNELS" not in os.environ:
+        return "needs the libraries that TIRX_ATTN_KERNELS names"
+    return gpu.absent(GPU_ARCH) or gpu.missing()
+
+
 class Simulator:
     """The sm_100a kernels, on the CPU."""
 
@@ -61,20 +70,13 @@ class Gpu:
     def run(self, name: str, arrays: dict[str, Any]) -> Outputs:
         import torch
 
-        q, k, v = (on_gpu(arrays[each]) for each in "QKV")
+        q, k, v = (to_gpu(arrays[each]) for each in "QKV")
         o = torch.full_like(q, float("nan"))
         lse = torch.full((q.shape[0], q.shape[2], q.shape[1]), float("nan"), device="cuda")
         scale = KERNELS[name].scale
         library(name)(q, k, v, o, lse, *([] if scale is None else [scale]))
         torch.cuda.synchronize()
-        return Outputs(o.view(torch.int16).cpu().numpy().view(arrays["Q"].dtype), lse.cpu().numpy())
-
-
-def on_gpu(array: np.ndarray) -> Any:
-    """A tensor of the same bits: NumPy's bfloat16 is not torch's."""
-    import torch
-
-    return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).cuda().view(getattr(torch, str(array.dtype)))
+        return Outputs(from_gpu(o, arrays["Q"].dtype), lse.cpu().numpy())
 
 
 @cache

@@ -116,7 +116,7 @@ class TestStreams:
         assert int(differences) == 0
 
     def test_it_runs_on_the_callers_stream(self):
-        """Behind a copy that the same stream makes first: on another one the old keys would be read."""
+        """Behind a copy that the same stream makes first: on another one the old values would be read."""
         q, k, v = (normal(1, 512, 8, 128, seed=i) for i in range(3))
         stream, late = torch.cuda.Stream(), torch.zeros_like(v)
         filler = normal(4096, 4096)
@@ -152,10 +152,10 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"k": lambda k: k.float()}, "K"),
-            ({"v": lambda v: v[..., :64]}, "V"),
-            ({"q": lambda q: q.cpu()}, "Q"),
-            ({"q": lambda q: q[:, :0]}, "Sq"),
+            ({"k": lambda k: k.float()}, r"Mismatched K\.dtype"),
+            ({"v": lambda v: v[..., :64]}, r"Invalid V\.shape\[3\]"),
+            ({"q": lambda q: q.cpu()}, r"Mismatched Q\.device_type"),
+            ({"q": lambda q: q[:, :0]}, r"Sq: allowed are sizes from 1"),
         ],
         ids=["dtype", "head_size", "device", "empty"],
     )
@@ -166,5 +166,6 @@ class TestRefused:
         if tensors["q"].shape[1] == 0:
             o = o[:, :0]
         lse = torch.empty(1, 4, o.shape[1], device="cuda")
+        kernel = library("full_4_4")
         with pytest.raises(Exception, match=message):
-            library("full_4_4")(*tensors.values(), o, lse)
+            kernel(*tensors.values(), o, lse)

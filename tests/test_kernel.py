@@ -273,13 +273,13 @@ def test_the_small_kernel_copies():
 
 @pytest.mark.slow
 def test_threads_generate_what_one_thread_does():
-    """Three lengths at once against one after the other."""
+    """Two lengths at once against one after the other."""
     from tirx_attn import get_flash_attention4_kernel
 
     def text(sq: int) -> str:
         return generate_cuda(get_flash_attention4_kernel(1, sq, 256, 1, 1, 128))
 
-    lengths = (128, 257, 1024)
+    lengths = (257, 1024)
     with ThreadPoolExecutor(len(lengths)) as pool:
         together = list(pool.map(text, lengths))
     assert together == [text(sq) for sq in lengths]

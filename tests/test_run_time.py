@@ -67,7 +67,7 @@ def test_checked_launch(launch):
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=6,
+    max_examples=4,
     phases=(Phase.generate,),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

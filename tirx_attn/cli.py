@@ -15,7 +15,7 @@ from tirx_attn.commands.demo import demo
 from tirx_attn.commands.mutants import mutants
 from tirx_attn.commands.plan import plan
 
-HELP = """FlashAttention-4 forward kernels for NVIDIA Blackwell, generated with TIRx.
+HELP = """Attention forward kernels for NVIDIA Blackwell and Hopper, generated with TIRx.
 
 Everything runs without a GPU and without a CUDA toolkit. Results go to stdout, progress to stderr; with --json every
 command prints one JSON document.

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tirx_attn import AttentionConfig
+from tirx_attn import AttentionConfig, HopperSchedule
 from tirx_attn.runtime import CompileError, ToolchainError, export
 from tirx_attn.runtime.load import load
 
@@ -59,9 +59,31 @@ def test_the_time_limit_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+def test_what_goes_wrong_in_the_child_is_told_as_what_it_is(tmp_path):
+    """Three consumers have too few registers for head size 128: ptxas spills, and says so."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    schedule = HopperSchedule(
+        consumers=3, kv_stages=3, q_stages=1, consumer_registers=160, producer_registers=32
+    )  # fmt: skip
+    with pytest.raises(CompileError, match=r"^ptxas made slow machine code for sm_90a\n") as raised:
+        export(OPEN, tmp_path / "kernel.so", arch="sm_90a", schedule=schedule)
+    assert "spill" in raised.value.log
+    assert "Traceback" not in str(raised.value)
+
+
 def test_loading_nothing(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"path='.*none.so': allowed are files that `export` wrote"):
         load(tmp_path / "none.so")
+
+
+def test_a_bare_name_is_a_file_of_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernel.so").touch()
+    (tmp_path / "libtvm_runtime.so").touch()
+    with pytest.raises(ToolchainError, match=rf"libtvm_runtime.so cannot be loaded: {tmp_path}/libtvm_runtime.so"):
+        load("kernel.so", libraries=".")
 
 
 def test_loading_without_the_runtime_libraries(tmp_path):

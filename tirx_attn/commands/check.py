@@ -1,4 +1,4 @@
-"""`tirx-attn check`: proves one kernel without a GPU."""
+"""`tirx-attn check`: proves one kernel; without a GPU, but for the numbers of an sm_90a kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tirx_attn.commands.wrap import command
 
 TimeLimitOption = Annotated[
     str,
-    typer.Option("--time-limit", metavar="SECONDS", help="For each run on the simulator, its build included."),
+    typer.Option("--time-limit", metavar="SECONDS", help="For each run, its build included."),
 ]
 STYLES = {proof.PASSED: "green", proof.FAILED: "bold red", proof.SKIPPED: "yellow", proof.NOT_APPLICABLE: "dim"}
 

@@ -37,10 +37,10 @@ def check() -> None:
 def watched() -> Iterator[None]:
     """Take the signals that nobody else handles, until the end of the block."""
     global _received
-    _received = None
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    _received = None
     taken = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) is default]
     for number in taken:
         signal.signal(number, _receive)
@@ -49,6 +49,7 @@ def watched() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, _DEFAULTS[number])
+        _received = None
 
 
 def _receive(number: int, _frame: Any) -> None:

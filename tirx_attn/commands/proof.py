@@ -23,7 +23,7 @@ INPUTS = {
 
 CHECKERS = ("synccheck", "racecheck")
 PASSED, FAILED, SKIPPED, NOT_APPLICABLE = "passed", "failed", "skipped", "not applicable"
-"""A skipped step could have been taken on a machine with the packages for it; one that is not applicable could not."""
+"""A skipped step lacks a package; one that is not applicable has no machine here that could take it."""
 
 
 @dataclass
@@ -126,24 +126,33 @@ def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float) -
 
 def _on_gpu(problem: Problem, sound: bool, reporter: Reporter, time_limit: float) -> Iterator[Step]:
     """The steps of a kernel that the simulator has no instructions for: numbers, where a GPU fits."""
-    reason = gpu.why_not(problem.arch)
+    absent = gpu.absent(problem.arch)
+    skipped = "" if sound else "the structural check failed"
+    if sound and not absent:
+        skipped = gpu.missing()
     kernel: gpu.GpuKernel | None = None
     for name, key in planned()[1:]:
         assert key is not None
-        if name != "numbers" or reason is not None:
+        if name != "numbers" or absent:
             reporter.skip(1)
-            why = reason if name == "numbers" and reason else f"the simulator does not model {problem.arch}"
+            why = absent if name == "numbers" else f"the simulator does not model {problem.arch}"
             yield Step(name, key, NOT_APPLICABLE, why)
-        elif not sound:
+        elif skipped:
             reporter.skip(1)
-            yield Step(name, key, SKIPPED, "the structural check failed")
+            yield Step(name, key, SKIPPED, skipped)
         else:
             with reporter.step(f"{name} on the GPU: {key}"):
-                started = time.perf_counter()
-                kernel = kernel or gpu.GpuKernel(problem.plan, time_limit)
-                probe = INPUTS[key](problem.config)
-                step = _judged(key, probe.judge(kernel.run(probe)))
-                step.seconds = time.perf_counter() - started
+                started, build_seconds = time.perf_counter(), 0.0
+                try:
+                    if kernel is None:
+                        kernel = gpu.GpuKernel(problem.plan, time_limit)
+                        build_seconds = time.perf_counter() - started
+                    probe = INPUTS[key](problem.config)
+                    step = _judged(key, probe.judge(kernel.run(probe)))
+                except RuntimeError as error:  # of the compiler or of CUDA, which then answers no more
+                    step = Step(name, key, FAILED, str(error).splitlines()[0])
+                    skipped = f"{name} on {key} failed"
+                step.seconds, step.build_seconds = time.perf_counter() - started, build_seconds
             yield step
 
 

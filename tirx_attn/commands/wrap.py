@@ -23,9 +23,8 @@ FAILED, BAD_ARGUMENT, SIGNALLED = 1, 2, 128
 def command(body: Callable[..., bool]) -> Callable[..., None]:
     """Command function whose body says whether all went well.
 
-    The exit status is 0, or 1 where it did not, 2 for bad arguments, 130 after Ctrl-C, 143 after
-    SIGTERM. No traceback for what a user
-    can cause. With --json a failure is a JSON document too; a bad argument leaves stdout empty.
+    The exit status is 0, or 1 where it did not, 2 for bad arguments, 130 after Ctrl-C, 143 after SIGTERM. No traceback
+    for what a user can cause. With --json a failure is a JSON document too; a bad argument leaves stdout empty.
     """
 
     @functools.wraps(body)

@@ -1,6 +1,6 @@
 """Consumer role of the sm_90a kernel: both products, the softmax between them, and the epilogue, for 64 query rows.
 
-Runs on: two warpgroups; a thread has two rows of the fragment of S and O (fragment.py).
+Runs on: two or three warpgroups; a thread has two rows of the fragment of S and O (fragment.py).
 Reads:   q_smem, kv_smem.
 Writes:  o_smem; LSE in global memory.
 """

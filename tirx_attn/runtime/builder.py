@@ -15,7 +15,6 @@ from tirx_attn.runtime.codegen import dynamic_smem_bytes, generate_cuda
 from tirx_attn.runtime.cubin import Cubin
 from tirx_attn.runtime.files import write_atomic
 from tirx_attn.runtime.nvrtc import DEFAULT_SECONDS, compile_cubin
-from tirx_attn.targets import target_for
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
@@ -91,10 +90,11 @@ def build(
         timeout: seconds that NVRTC may take.
 
     Raises:
-        ValueError: `arch` or `schedule` is not allowed.
-        CompileError: the kernel cannot be lowered or compiled.
+        TypeError, ValueError: `arch` or `schedule` is not allowed.
+        CompileError: the kernel cannot be lowered or compiled; for sm_90a also where ptxas serialised WGMMAs, ignored a
+            setmaxnreg or spilled.
     """
-    target_for(arch)
+    plan = plan_for(config, schedule, arch)
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -106,7 +106,6 @@ def build(
         seconds[name] = time.perf_counter() - started
 
     with phase("trace"):
-        plan = plan_for(config, schedule, arch)
         func = build_planned(plan)
     with phase("lower"):
         source = generate_cuda(func, arch)

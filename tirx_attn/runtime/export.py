@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tirx_attn.family import DEFAULT_ARCH, AnySchedule, plan_for
 from tirx_attn.runtime.errors import CompileError, ToolchainError
@@ -18,6 +19,9 @@ from tirx_attn.runtime.nvrtc import DEFAULT_SECONDS
 
 if TYPE_CHECKING:
     from tirx_attn.config import AttentionConfig
+
+FAILURE = "failure"
+"""File in which the child leaves (class, message, log) of a CompileError."""
 
 
 def export(
@@ -45,7 +49,8 @@ def export(
 
     Raises:
         TypeError, ValueError: an argument, naming its value and what is allowed.
-        ToolchainError: there is no C compiler.
+        FileNotFoundError: there is no such folder.
+        ToolchainError: there is no C compiler, or a CUDA package is missing.
         CompileError: the kernel cannot be compiled, or the time is over.
     """
     plan_for(config, schedule, arch)
@@ -58,22 +63,37 @@ def export(
         raise ToolchainError("exporting links a shared library: install a C compiler (cc)")
     with tempfile.TemporaryDirectory(prefix="tirx-attn-") as folder:
         made = Path(folder) / "kernel.so"
-        command = [sys.executable, "-m", "tirx_attn.runtime.export_child"]
-        request = pickle.dumps((config, schedule, arch, folder, str(made)))
-        try:
-            done = subprocess.run(
-                command, input=request, capture_output=True, timeout=timeout, check=False, env=_environment()
-            )
-        except subprocess.TimeoutExpired:
-            raise CompileError(f"exporting for {arch} took longer than {timeout:g} s") from None
-        if done.returncode != 0 or not made.is_file():
-            log = done.stderr.decode(errors="replace")[-4000:]
-            raise CompileError(f"the kernel cannot be exported for {arch}", log)
+        _run_child((config, schedule, arch, folder, str(made), timeout), Path(folder), timeout)
         return write_atomic(target, made.read_bytes())
 
 
-def _environment() -> dict[str, str]:
-    """This process's, with the package importable also where it is not installed."""
-    root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+def _run_child(request: tuple[Any, ...], folder: Path, timeout: float) -> None:
+    """Have the library made. What goes wrong in the child is raised here as what it was."""
+    arch = request[2]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tirx_attn.runtime.export_child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(folder), "PYTHONPATH": _search_path()},
+        start_new_session=True,  # the compilers that it starts end with it
+    )
+    try:
+        _, printed = child.communicate(pickle.dumps(request), timeout)
+    except BaseException as error:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise CompileError(f"exporting for {arch} took longer than {timeout:g} s") from None
+        raise
+    if child.returncode != 0:
+        failure = folder / FAILURE
+        if failure.is_file():
+            kind, message, log = pickle.loads(failure.read_bytes())
+            raise {"ToolchainError": ToolchainError}.get(kind, CompileError)(message, log)
+        raise CompileError(f"the kernel cannot be exported for {arch}", printed.decode(errors="replace")[-4000:])
+
+
+def _search_path() -> str:
+    """PYTHONPATH with which the child finds the package also where it is not installed."""
+    return os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(__file__).parents[2])])

@@ -10,7 +10,17 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tirx_attn.family import build_planned, family_of, plan_for
+from tirx_attn.runtime.errors import CompileError
+from tirx_attn.runtime.export import FAILURE
+from tirx_attn.runtime.nvrtc import compile_cubin
+from tirx_attn.runtime.toolchain import CUDA_RUNTIME, cuda_library
+
+if TYPE_CHECKING:
+    from tirx_attn.config import AttentionConfig
+    from tirx_attn.family import AnySchedule
 
 DRIVER_FUNCTIONS = (
     "cuDeviceGetName",
@@ -24,31 +34,48 @@ DRIVER_FUNCTIONS = (
     "cuTensorMapEncodeTiled",
 )
 NOT_SUPPORTED = 801
-RUNTIME = "libcudart.so.13"
 
 
 def main() -> None:
-    """Read the request from stdin and write the library."""
-    config, schedule, arch, folder, path = pickle.loads(sys.stdin.buffer.read())
-    load_stand_ins(Path(folder))
+    """Read the request from stdin; write the library, or what went wrong."""
+    config, schedule, arch, folder, path, timeout = pickle.loads(sys.stdin.buffer.read())
+    try:
+        load_stand_ins(Path(folder))
+        export(config, schedule, arch, path, timeout)
+    except CompileError as error:
+        message = str(error).removesuffix(f"\n{error.log}")
+        (Path(folder) / FAILURE).write_bytes(pickle.dumps((type(error).__name__, message, error.log)))
+        sys.exit(1)
+
+
+def export(config: AttentionConfig, schedule: AnySchedule | None, arch: str, path: str, timeout: float) -> None:
+    """Compile the kernel and write the library."""
     import tvm
     import tvm_ffi
 
-    from tirx_attn.family import build_planned, family_of, plan_for
-    from tirx_attn.runtime.nvrtc import compile_cubin
+    refused: list[CompileError] = []
 
     @tvm_ffi.register_global_func("tvm_callback_cuda_compile", override=True)
     def machine_code(source: str) -> bytes:
-        cubin = compile_cubin(source, arch)
-        if family_of(plan.target).refuses_slow_code:
-            cubin.refuse_slow_code()
+        try:
+            cubin = compile_cubin(source, arch, timeout=timeout)
+            if family_of(plan.target).refuses_slow_code:
+                cubin.refuse_slow_code()
+        except CompileError as error:  # TVM would make an error of its own of it
+            refused.append(error)
+            raise
         return cubin.image
 
     plan = plan_for(config, schedule, arch)
     target = tvm.target.Target({"kind": "cuda", "arch": arch})
     with target:
         func = build_planned(plan)
-        executable = tvm.compile(tvm.IRModule({"main": func}), target=target, tir_pipeline="tirx")
+        try:
+            executable = tvm.compile(tvm.IRModule({"main": func}), target=target, tir_pipeline="tirx")
+        except Exception:
+            if refused:
+                raise refused[0] from None
+            raise
     executable.export_library(path)
 
 
@@ -60,9 +87,7 @@ def load_stand_ins(folder: Path) -> None:
     source.write_text("".join(f"int {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in DRIVER_FUNCTIONS))
     command = ("cc", "-shared", "-fPIC", str(source), "-o", str(driver), f"-Wl,-soname,{driver.name}")
     subprocess.run(command, check=True, timeout=60)
-    from tirx_attn.runtime.toolchain import cuda_library
-
-    for library in (driver, cuda_library(RUNTIME)):
+    for library in (driver, cuda_library(CUDA_RUNTIME)):
         ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
 
 

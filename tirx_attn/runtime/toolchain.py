@@ -14,6 +14,9 @@ from typing import Any
 
 from tirx_attn.runtime.errors import ToolchainError
 
+CUDA_RUNTIME = "libcudart.so.13"
+"""The CUDA runtime that TVM's CUDA library is linked with."""
+
 NVDISASM_SECONDS = 120.0
 """How long a disassembly may take before it is given up."""
 

@@ -17,24 +17,32 @@ if TYPE_CHECKING:
     from tirx_attn.family import AnyPlan
     from tirx_attn.verify.probes import Probe
 
+CAPABILITY = (75, 76)
+"""cuDeviceGetAttribute's numbers for the major and the minor compute capability."""
 
-def why_not(arch: str) -> str | None:
-    """Why kernels for an architecture cannot run here, in words; None where they can."""
+
+def absent(arch: str) -> str:
+    """Why this machine cannot run kernels for an architecture, in words; "" where it can. Loads no framework."""
     try:
-        ctypes.CDLL("libcuda.so.1")
+        driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return f"there is no {arch} GPU here"  # found out without loading torch, which takes seconds
-    if importlib.util.find_spec("torch") is None:
-        return f"no {arch} GPU is used without torch, which is not installed"
-    import torch
-
-    if not torch.cuda.is_available():
         return f"there is no {arch} GPU here"
-    major, minor = torch.cuda.get_device_capability()
+    device, number = ctypes.c_int(), ctypes.c_int()
+    if driver.cuInit(0) != 0 or driver.cuDeviceGet(ctypes.byref(device), 0) != 0:
+        return f"there is no {arch} GPU here"
+    found = []
+    for attribute in CAPABILITY:
+        driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+        found.append(number.value)
     wanted = re.fullmatch(r"sm_(\d+)(\d)a", arch)
-    if wanted is None or (major, minor) != (int(wanted[1]), int(wanted[2])):
-        return f"the GPU here is sm_{major}{minor}, not {arch}"
-    return None
+    if wanted is None or found != [int(wanted[1]), int(wanted[2])]:
+        return f"the GPU here is sm_{found[0]}{found[1]}, not {arch}"
+    return ""
+
+
+def missing() -> str:
+    """The package that a run on the GPU lacks, in words; "" where there is none."""
+    return "" if importlib.util.find_spec("torch") else "torch is not installed, which holds the tensors"
 
 
 class GpuKernel:
@@ -49,24 +57,32 @@ class GpuKernel:
         from tirx_attn.runtime.export import export
         from tirx_attn.runtime.load import load
 
-        self._folder = tempfile.TemporaryDirectory(prefix="tirx-attn-")
-        file = Path(self._folder.name) / "kernel.so"
-        self._call = load(export(plan.config, file, arch=plan.target.arch, schedule=plan.schedule, timeout=timeout))
+        with tempfile.TemporaryDirectory(prefix="tirx-attn-") as folder:
+            file = Path(folder) / "kernel.so"
+            export(plan.config, file, arch=plan.target.arch, schedule=plan.schedule, timeout=timeout)
+            self._call = load(file)
 
     def run(self, probe: Probe) -> Array:
         """O of a probe, from an output that was NaN before."""
         import torch
 
-        q, k, v = (_tensor(array) for array in (probe.q, probe.k, probe.v))
+        q, k, v = (to_gpu(array) for array in (probe.q, probe.k, probe.v))
         o = torch.full_like(q, float("nan"))
         self._call(q, k, v, o)
         torch.cuda.synchronize()
-        return o.view(torch.int16).cpu().numpy().view(probe.q.dtype)
+        return from_gpu(o, probe.q.dtype)
 
 
-def _tensor(array: Array) -> Any:
-    """On the GPU, by its bits: NumPy's bfloat16 is not torch's."""
+def to_gpu(array: Array) -> Any:
+    """A tensor of the same bits: NumPy's bfloat16 is not torch's."""
     import torch
 
     bits = torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).cuda()
     return bits.view(getattr(torch, str(array.dtype)))
+
+
+def from_gpu(tensor: Any, dtype: np.dtype[Any]) -> Array:
+    """A 16-bit tensor as an array of the same bits."""
+    import torch
+
+    return tensor.view(torch.int16).cpu().numpy().view(dtype)
