@@ -8,9 +8,9 @@ import numpy as np
 from tirx_attn.verify import attention_reference, error_rule, same_dtype_attention, simulate
 
 rng = np.random.default_rng(0)
-q = rng.standard_normal((1, 256, 2, 128)).astype(np.float16)  # [B, Sq, Hq, D]
-k = rng.standard_normal((1, 256, 1, 128)).astype(np.float16)  # [B, Skv, Hkv, D]
-v = rng.standard_normal((1, 256, 1, 128)).astype(np.float16)
+q = rng.standard_normal((1, 100, 6, 128)).astype(np.float16)  # [B, Sq, Hq, D]
+k = rng.standard_normal((1, 100, 2, 128)).astype(np.float16)  # [B, Skv, Hkv, D]
+v = rng.standard_normal((1, 100, 2, 128)).astype(np.float16)
 
 o = simulate(q, k, v, causal=True)
 

@@ -29,12 +29,14 @@ LARGE_KERNELS = {
     kernel.name: kernel
     for kernel in (
         Kernel("full_4_4", (4, 4, 128)),
+        Kernel("causal_8_2", (8, 2, 128), True),
+        Kernel("causal_8_8_bf16", (8, 8, 128), True, "bfloat16"),
         Kernel("full_8_8", (8, 8, 128)),
         Kernel("causal_8_1", (8, 1, 128), True),
         Kernel("full_128_128", (128, 128, 128)),
     )
 }
-"""For launches that only a GPU can take: strided tensors, and tensors that are too large for the simulator."""
+"""For launches that only a GPU can take, or can take with all their heads: strided tensors, and large ones."""
 
 GPU_KERNELS = KERNELS | LARGE_KERNELS
 
@@ -73,7 +75,7 @@ class Gpu:
         q, k, v = (to_gpu(arrays[each]) for each in "QKV")
         o = torch.full_like(q, float("nan"))
         lse = torch.full((q.shape[0], q.shape[2], q.shape[1]), float("nan"), device="cuda")
-        scale = KERNELS[name].scale
+        scale = GPU_KERNELS[name].scale
         library(name)(q, k, v, o, lse, *([] if scale is None else [scale]))
         torch.cuda.synchronize()
         return Outputs(from_gpu(o, arrays["Q"].dtype), lse.cpu().numpy())

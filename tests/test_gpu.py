@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engines import library
+from tests.engines import GPU_KERNELS, Gpu, library
 from tests.torch_reference import attention, close
+from tirx_attn.verify import PROBES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
@@ -66,6 +67,25 @@ class TestLayout:
         assert_right("full_4_4", q, k, v, o=inner)
         inner.fill_(7)
         assert torch.all(whole == 7)
+
+
+class TestAllHeads:
+    """Inputs of the list that the simulator takes with some of their heads."""
+
+    @pytest.mark.parametrize(
+        ("kernel", "probe", "lengths"),
+        [("causal_8_8_bf16", "one", (2, 1024, 1024)), ("causal_8_2", "idx", (1, 1024, 1024))],
+        ids=["A5", "A6"],
+    )
+    def test_known_answers(self, kernel, probe, lengths):
+        made = PROBES[probe](GPU_KERNELS[kernel].at(lengths))
+        assert made.judge(Gpu().run(kernel, made.arrays).o).ok
+
+    def test_n1_batch_neighbours_do_not_matter(self):
+        q, k, v = normal(8, 257, 8, 128), normal(8, 257, 2, 128, seed=1), normal(8, 257, 2, 128, seed=2)
+        together, alone = launch("causal_8_2", q, k, v), launch("causal_8_2", q[:1], k[:1], v[:1])
+        assert torch.equal(together[0][:1], alone[0])
+        assert torch.equal(together[1][:1], alone[1])
 
 
 class TestLarge:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cases import CASES, by_name
+from tests.cases import CASES
 from tests.launches import LIMIT, launch, launches
-from tirx_attn import verify
+from tirx_attn import AttentionConfig, verify
+from tirx_attn.schedule import tuned_schedule
+from tirx_attn.targets import B200
+from tirx_attn.verify import PROBES
 
 pytestmark = [pytest.mark.simulator, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -22,8 +25,10 @@ def test_launch(case, kind, name, record_property):
 
 
 def test_simulate_is_the_same_launch():
-    case = by_name("full_one_block")
-    probe = case.probe("columns")
-    o = verify.simulate(probe.q, probe.k, probe.v, schedule=case.schedule, time_limit=LIMIT)
+    """With a schedule that is given; the kernel is that of README.md and examples/simulate.py."""
+    config = AttentionConfig(1, 100, 100, 6, 2, 128, True)
+    probe = PROBES["columns"](config)
+    schedule = tuned_schedule(config, B200)
+    o = verify.simulate(probe.q, probe.k, probe.v, causal=True, schedule=schedule, time_limit=LIMIT)
     assert o.dtype == probe.q.dtype
     assert probe.judge(o).ok

@@ -67,7 +67,7 @@ def test_checked_launch(launch):
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=4,
+    max_examples=3,
     phases=(Phase.generate,),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -156,9 +156,9 @@ def test_f1_parts_merge_to_the_whole(engine):
 
 
 def test_n1_batch_neighbours_do_not_matter(engine):
-    probe = Launch("causal_8_2", "N1", (8, 257, 257)).make_probe()
+    probe = Launch("causal_4_1", "N1", (8, 257, 257)).make_probe()  # one of its two groups of heads
     alone = {"Q": probe.q[:1], "K": probe.k[:1], "V": probe.v[:1]}
-    together, single = engine.run("causal_8_2", probe.arrays), engine.run("causal_8_2", alone)
+    together, single = engine.run("causal_4_1", probe.arrays), engine.run("causal_4_1", alone)
     assert np.array_equal(together.o[:1].view(np.uint16), single.o.view(np.uint16))
     assert np.array_equal(np.ascontiguousarray(together.lse[:1]).view(np.uint32), single.lse.view(np.uint32))
 

@@ -24,7 +24,6 @@ def _plan(shape: tuple[int | None, ...], is_causal: bool = False, options: Any =
 
 PLANS = {
     "full": _plan((1, 256, 384, 2, 1, 128)),
-    "full_64": _plan((1, 256, 384, 2, 1, 64)),
     "causal": _plan((1, 512, 640, 2, 1, 128), True),
     "full_64_three_tiles": _plan((1, 500, 384, 2, 1, 64), **ONE_CTA),
     "causal_64": _plan((1, 512, 640, 2, 1, 64), True),

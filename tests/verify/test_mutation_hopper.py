@@ -13,7 +13,7 @@ from tvm import tirx
 from tests.barriers.hopper import all_mutants, kernel
 from tirx_attn.barriers.checker.rewrite import leaves
 from tirx_attn.hopper.protocol import hopper_protocol
-from tirx_attn.verify.mutation import Outcome, to_markdown
+from tirx_attn.verify.mutation import to_markdown
 from tirx_attn.verify.mutation_hopper import (
     EQUIVALENT_HOPPER,
     EQUIVALENT_HOPPER_FAMILIES,
@@ -33,11 +33,6 @@ FAMILIES = {
 """What must be tried on a protocol with WGMMA."""
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def outcomes() -> list[Outcome]:
-    return list(run_hopper_mutants())
 
 
 class TestMutants:
@@ -98,23 +93,16 @@ class TestEdits:
         assert (order(func), order(last.apply(func))) == ([wait, arrive], [arrive, wait])
 
 
-class TestAll:
-    def test_none_is_unsettled(self, outcomes):
-        assert [o.id for o in outcomes if not o.is_settled] == []
-        assert len({o.id for o in outcomes}) == len(outcomes) >= 30
-
-    def test_the_structural_check_catches_four_in_five(self, outcomes):
-        assert sum(o.caught_by == "structural" for o in outcomes) >= 0.8 * len(outcomes)
-
-    def test_every_reason_is_needed(self, outcomes):
-        passed = {(o.family, o.label, o.role) for o in outcomes if o.caught_by is None}
-        assert set(EQUIVALENT_HOPPER) - passed == set()
-        assert set(EQUIVALENT_HOPPER_FAMILIES) - {family for family, _, _ in passed} == set()
-        for reason in (*EQUIVALENT_HOPPER.values(), *EQUIVALENT_HOPPER_FAMILIES.values()):
-            assert re.fullmatch(r"[A-Z][^.]*\.", reason), reason  # one sentence
-
-    def test_who_is_caught_has_a_message(self, outcomes):
-        assert all(o.message and o.equivalent is None for o in outcomes if o.caught_by)
-
-    def test_the_document_has_this_table(self, outcomes):
-        assert TABLE.search(DOCUMENT.read_text(encoding="utf-8"))[1] == to_markdown(outcomes)
+def test_all_mutants():
+    """One test, since they take most of a minute: all settled, four in five by structure, every reason needed."""
+    outcomes = list(run_hopper_mutants())
+    assert [o.id for o in outcomes if not o.is_settled] == []
+    assert len({o.id for o in outcomes}) == len(outcomes) >= 30
+    assert sum(o.caught_by == "structural" for o in outcomes) >= 0.8 * len(outcomes)
+    passed = {(o.family, o.label, o.role) for o in outcomes if o.caught_by is None}
+    assert set(EQUIVALENT_HOPPER) - passed == set()
+    assert set(EQUIVALENT_HOPPER_FAMILIES) - {family for family, _, _ in passed} == set()
+    for reason in (*EQUIVALENT_HOPPER.values(), *EQUIVALENT_HOPPER_FAMILIES.values()):
+        assert re.fullmatch(r"[A-Z][^.]*\.", reason), reason  # one sentence
+    assert all(o.message and o.equivalent is None for o in outcomes if o.caught_by)
+    assert TABLE.search(DOCUMENT.read_text(encoding="utf-8"))[1] == to_markdown(outcomes)
