@@ -47,6 +47,7 @@ def test_refused_before_any_tvm_work(arch, schedule, error, message):
         tirx_attn.get_kernel(CONFIG, arch=arch, schedule=schedule)
 
 
+@pytest.mark.slow
 def test_get_kernel_is_the_kernel_of_the_architecture():
     for arch in ("sm_100a", "sm_90a"):
         func = tirx_attn.get_kernel(CONFIG, arch=arch)

@@ -78,6 +78,7 @@ def test_every_product_is_played():
     assert min(seen.values()) > 0
 
 
+@pytest.mark.slow
 class TestNamedCounterexamples:
     """The first line names edge and role."""
 
@@ -148,6 +149,7 @@ class TestNamedCounterexamples:
         )
 
 
+@pytest.mark.slow
 class TestProducts:
     def test_dropped_commit(self):
         report = judge("drop commit", "wgmma_commit_group")

@@ -12,10 +12,8 @@ from tirx_attn.barriers.protocol import Kind
 from tirx_attn.hopper.protocol import hopper_protocol
 from tirx_attn.runtime import generate_cuda
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != "full"]
 
-
-@pytest.fixture(scope="module", params=["full", *SLOW])
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.slow) for name in NAMES])
 def name(request) -> str:
     return request.param
 
