@@ -47,3 +47,29 @@ def launched(cuda_stubs):
             return made
 
         yield kernel
+
+
+@pytest.fixture
+def full(launched):
+    return launched("full")
+
+
+@pytest.fixture
+def causal(launched):
+    return launched("causal")
+
+
+@pytest.fixture
+def fixed(launched):
+    return launched("fixed")
+
+
+@pytest.fixture
+def many_heads(launched):
+    return launched("many_heads")
+
+
+@pytest.fixture
+def kernel(request, launched):
+    """The kernel that a test's indirect parameter names."""
+    return launched(request.param)

@@ -16,16 +16,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def causal(launched):
-    return launched("causal")
-
-
-@pytest.fixture
-def kernel(request, launched):
-    return launched(request.param)
-
-
 def device_code(source: str) -> tuple[str, list[str], str, list[str]]:
     """Source ahead of the kernel, parameters that it reads, body, types of parameters that it does not read.
 

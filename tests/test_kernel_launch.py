@@ -20,31 +20,6 @@ FLOAT16, BFLOAT16, SWIZZLE_128B, L2_PROMOTION_128B = 6, 9, 3, 2
 """Enumerators of cuda.h."""
 
 
-@pytest.fixture
-def full(launched):
-    return launched("full")
-
-
-@pytest.fixture
-def causal(launched):
-    return launched("causal")
-
-
-@pytest.fixture
-def fixed(launched):
-    return launched("fixed")
-
-
-@pytest.fixture
-def many_heads(launched):
-    return launched("many_heads")
-
-
-@pytest.fixture
-def kernel(request, launched):
-    return launched(request.param)
-
-
 def check_compact(kernel: Kernel, call: Call, q, k, q_box, copies: int, dtype: int) -> None:
     """Dims and byte strides of Q and O, of K and V; the box of Q and O; descriptors that the kernel has of K and V."""
     assert placed(call) == {"Q": (0, *q), "K": (0, *k), "V": (0, *k), "O": (0, *q)}

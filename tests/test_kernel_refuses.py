@@ -16,26 +16,6 @@ from tirx_attn.schedule.schedule import MAX_TASKS
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler to stand in for CUDA")
 
 
-@pytest.fixture
-def full(launched):
-    return launched("full")
-
-
-@pytest.fixture
-def causal(launched):
-    return launched("causal")
-
-
-@pytest.fixture
-def fixed(launched):
-    return launched("fixed")
-
-
-@pytest.fixture
-def kernel(request, launched):
-    return launched(request.param)
-
-
 def refused(call: Call) -> str:
     """The error, without the signature that TVM puts in the middle."""
     assert call.launch is None

@@ -13,19 +13,7 @@ import pytest
 
 from tests.runtime.kernels import COLUMNS, ROWS, copy_kernel, scale_kernel
 from tirx_attn.runtime import CompileError, compile_cubin, dynamic_smem_bytes, generate_cuda
-
-DRIVER_SYMBOLS = (
-    "cuDeviceGetName",
-    "cuFuncSetAttribute",
-    "cuGetErrorName",
-    "cuGetErrorString",
-    "cuLaunchKernelEx",
-    "cuModuleGetFunction",
-    "cuModuleLoadData",
-    "cuModuleUnload",
-    "cuTensorMapEncodeTiled",
-)
-"""What TVM's CUDA runtime library wants of a driver."""
+from tirx_attn.runtime.export_child import DRIVER_FUNCTIONS
 
 
 def test_source_holds_the_kernel_as_written():
@@ -80,7 +68,7 @@ def test_what_tvm_refuses_is_a_compile_error():
 def test_a_loadable_driver_changes_nothing(tmp_path):
     """With a driver TVM would run NVRTC by itself; the source must be the same and no variable may stay set."""
     stub = tmp_path / "stub.c"
-    stub.write_text("".join(f"int {name}(void) {{ return 0; }}\n" for name in DRIVER_SYMBOLS))
+    stub.write_text("".join(f"int {name}(void) {{ return 0; }}\n" for name in DRIVER_FUNCTIONS))
     library = tmp_path / "libcuda.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", stub, "-o", library, "-Wl,-soname,libcuda.so.1"], check=True)
     script = """

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from tirx_attn.config import TILE_KEYS, AttentionConfig
+from tirx_attn.config import AttentionConfig
 from tirx_attn.hopper.schedule import HopperSchedule
+from tirx_attn.schedule.base import BasePlan
 from tirx_attn.schedule.parts import (
     CONTROL_BYTES,
     ELEMENT_BYTES,
     STRIDED,
-    WARPGROUP_THREADS,
     Launch,
     Region,
     Role,
     Warps,
 )
-from tirx_attn.schedule.schedule import MAX_TASKS
 from tirx_attn.schedule.tiles import Index, TaskTiles, ceil_div
 from tirx_attn.targets import H200, Target
 
@@ -51,37 +50,15 @@ class HopperSmem:
 
 
 @dataclass(frozen=True)
-class HopperPlan:
+class HopperPlan(BasePlan):
     """A problem, a HopperSchedule and a target, and everything the kernel derives from them."""
 
-    config: AttentionConfig
+    GROWING: ClassVar[tuple[str, ...]] = ("consumer_registers",)
+    SHRINKING: ClassVar[tuple[str, ...]] = ("producer_registers",)
+    SMEM_KNOBS: ClassVar[tuple[str, ...]] = ("kv_stages", "q_stages")
+
     schedule: HopperSchedule
     target: Target = H200
-    launch: Launch = STRIDED
-
-    def __post_init__(self) -> None:
-        s = self.schedule
-        launched = self.target.registers // self.warps.threads // 8 * 8
-        if s.consumer_registers < launched:
-            _refuse_registers("consumer_registers", s.consumer_registers, f"{launched} or more", "grows")
-        if s.producer_registers > launched:
-            _refuse_registers("producer_registers", s.producer_registers, f"{launched} or fewer", "shrinks")
-        used = WARPGROUP_THREADS * sum(self.warps.registers)
-        if used > self.target.registers:
-            raise ValueError(
-                f"consumer_registers={s.consumer_registers}, producer_registers={s.producer_registers}: "
-                f"128 threads x {self.warps.registers} need {used} registers, allowed are {self.target.registers}"
-            )
-        if self.tasks is not None and self.tasks >= MAX_TASKS:
-            raise ValueError(
-                f"B={self.config.B}, Hkv={self.config.Hkv}, Sq={self.config.Sq}: {self.tasks} tasks, "
-                f"allowed are fewer than {MAX_TASKS}"
-            )
-        if self.smem.size > self.target.smem_bytes:
-            raise ValueError(
-                f"kv_stages={s.kv_stages}, q_stages={s.q_stages}: need {self.smem.size} bytes of shared memory, "
-                f"allowed are {self.target.smem_bytes} on {self.target.name}"
-            )
 
     @cached_property
     def warps(self) -> HopperWarps:
@@ -91,10 +68,6 @@ class HopperPlan:
             store=Role("store", (0,), 1, s.producer_registers),
             consumer=Role("consumer", tuple(range(1, 1 + s.consumers)), None, s.consumer_registers),
         )
-
-    @cached_property
-    def tiles(self) -> TaskTiles:
-        return TaskTiles(self.config, tiles_per_task=1, rows=self.schedule.rows)
 
     def tiles_of(self, sq: Index, skv: Index) -> TaskTiles:
         """The tiles of a launch whose lengths `config` may leave open."""
@@ -107,13 +80,6 @@ class HopperPlan:
         kv = Region("kv", q.end, self.schedule.kv_stages * self.tile_bytes)
         o = Region("o", kv.end, query_tile)
         return HopperSmem(q, kv, o, Region("control", o.end, CONTROL_BYTES))
-
-    @property
-    def tasks(self) -> int | None:
-        """(batch, K/V head, query tile) triples; None where B or Sq is known at run time only."""
-        if self.config.B is None or self.config.Sq is None:
-            return None
-        return self.config.B * self.config.Hkv * int(self.tiles.m_blocks)
 
     @property
     def is_persistent(self) -> bool:
@@ -149,33 +115,11 @@ class HopperPlan:
         """(batch, K/V head) pairs that CTAs walk at once: head by head, so that their K and V stay in L2."""
         return 1
 
-    @property
-    def q_tile_bytes(self) -> int:
-        """Bytes that a Q tile's TMA loads bring: its used rows, in-bounds or not."""
-        return self.tiles.used_rows * self.config.D * ELEMENT_BYTES
-
-    @property
-    def tile_bytes(self) -> int:
-        """Bytes of one K or V tile: what the TMA loads of a full box bring, in-bounds or not."""
-        return TILE_KEYS * self.config.D * ELEMENT_BYTES
-
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON-able data: problem, schedule, launch, roles, memory map."""
-        return {
-            "config": asdict(self.config),
-            "schedule": asdict(self.schedule),
-            "target": asdict(self.target),
-            "launch": {
-                "grid": self.grid,
-                "threads": self.warps.threads,
-                "tasks": self.tasks,
-                "m_blocks": None if self.config.Sq is None else self.tiles.m_blocks,
-                "tiles_per_stop": self.tiles_per_stop,
-                "persistent": self.is_persistent,
-            },
-            "roles": [asdict(role) for role in self.warps.roles],
-            "smem": {"bytes": self.smem.size, "regions": [asdict(region) for region in self.smem.regions]},
-        }
+        """The plan as JSON-able data."""
+        made = super().to_dict()
+        made["launch"]["tiles_per_stop"] = self.tiles_per_stop
+        return made
 
 
 def make_hopper_plan(
@@ -198,6 +142,3 @@ def make_hopper_plan(
         raise TypeError(f"schedule={schedule!r}: allowed values are None and tirx_attn.HopperSchedule")
     return HopperPlan(config, schedule, target, launch or STRIDED)
 
-
-def _refuse_registers(name: str, value: int, allowed: str, verb: str) -> None:
-    raise ValueError(f"{name}={value}: allowed values are {allowed}, since the budget {verb} from there at the start")

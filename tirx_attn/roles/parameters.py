@@ -15,7 +15,8 @@ from tvm.script import tirx as T
 from tvm.tirx.layout import S, TileLayout
 
 from tirx_attn.config import MAX_SIZE, RUN_TIME_NAMES, RUNTIME, SCALES
-from tirx_attn.schedule.parts import ELEMENT_BYTES, LaunchPlan
+from tirx_attn.schedule.base import BasePlan
+from tirx_attn.schedule.parts import ELEMENT_BYTES
 from tirx_attn.schedule.schedule import MAX_TASKS
 from tirx_attn.schedule.tiles import Index
 from tirx_attn.targets import TMA_ALIGNMENT, TMA_MAX_STRIDE
@@ -45,7 +46,7 @@ class Counts:
 class Parameters:
     """Shapes and layouts of Q, K, V, O and LSE for `T.match_buffer`."""
 
-    def __init__(self, plan: LaunchPlan):
+    def __init__(self, plan: BasePlan):
         config = plan.config
         self.plan = plan
         self.strided = plan.launch.strided

@@ -33,6 +33,8 @@ DRIVER_FUNCTIONS = (
     "cuModuleUnload",
     "cuTensorMapEncodeTiled",
 )
+"""What TVM's CUDA runtime library wants of a driver."""
+
 NOT_SUPPORTED = 801
 
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Protocol
-
-from tirx_attn.config import AttentionConfig
-from tirx_attn.schedule.tiles import Index, TaskTiles
 
 WARP_THREADS = 32
 WARPGROUP_THREADS = 128
@@ -96,16 +92,3 @@ class Launch:
 STRIDED = Launch()
 """What callers get: tensors with strides, and a grid that follows from the lengths."""
 
-
-class LaunchPlan(Protocol):
-    """What the host side of a kernel asks of a plan, whatever the architecture."""
-
-    @property
-    def config(self) -> AttentionConfig: ...
-
-    @property
-    def launch(self) -> Launch: ...
-
-    def tiles_of(self, sq: Index, skv: Index) -> TaskTiles: ...
-
-    def l2_heads(self, batches: Index, skv: Index) -> Index: ...

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from tirx_attn.config import TILE_KEYS, TILE_ROWS, AttentionConfig
+from tirx_attn.schedule.base import BasePlan
 from tirx_attn.schedule.parts import (
     CONTROL_BYTES,
     ELEMENT_BYTES,
     STRIDED,
-    WARPGROUP_THREADS,
     Launch,
     Region,
     Role,
     Warps,
 )
-from tirx_attn.schedule.schedule import MAX_TASKS, Schedule
+from tirx_attn.schedule.schedule import Schedule
 from tirx_attn.schedule.tiles import Index, TaskTiles, ceil_div, maximum, minimum
 from tirx_attn.targets import B200, Target
 
@@ -75,43 +75,23 @@ class SmemPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(BasePlan):
     """A problem, a Schedule and a target, and everything the kernel derives from them."""
 
-    config: AttentionConfig
+    GROWING: ClassVar[tuple[str, ...]] = ("softmax_registers",)
+    SHRINKING: ClassVar[tuple[str, ...]] = ("correction_registers", "issue_registers")
+    SMEM_KNOBS: ClassVar[tuple[str, ...]] = ("kv_stages",)
+
     schedule: Schedule
     target: Target = B200
-    launch: Launch = STRIDED
 
     def __post_init__(self) -> None:
-        s = self.schedule
-        if self.config.is_causal and s.persistent_ctas is not None:
+        if self.config.is_causal and self.schedule.persistent_ctas is not None:
             raise ValueError(
-                f"persistent_ctas={s.persistent_ctas}: allowed with a causal mask is None (one CTA takes one task)"
+                f"persistent_ctas={self.schedule.persistent_ctas}: allowed with a causal mask is None "
+                "(one CTA takes one task)"
             )
-        launched = self.target.registers // self.warps.threads
-        if s.softmax_registers < launched:
-            _refuse_registers("softmax_registers", s.softmax_registers, f"{launched} or more", "grows")
-        for name in ("correction_registers", "issue_registers"):
-            if getattr(s, name) > launched:
-                _refuse_registers(name, getattr(s, name), f"{launched} or fewer", "shrinks")
-        used = WARPGROUP_THREADS * sum(self.warps.registers)
-        if used > self.target.registers:
-            raise ValueError(
-                f"softmax_registers={s.softmax_registers}, correction_registers={s.correction_registers}, "
-                f"issue_registers={s.issue_registers}: 128 threads x {self.warps.registers} need {used} registers, "
-                f"allowed are {self.target.registers}"
-            )
-        if self.tasks is not None and self.tasks >= MAX_TASKS:
-            raise ValueError(
-                f"B={self.config.B}, Hkv={self.config.Hkv}, Sq={self.config.Sq}: {self.tasks} tasks, "
-                f"allowed are fewer than {MAX_TASKS}"
-            )
-        if self.smem.size > self.target.smem_bytes:
-            raise ValueError(
-                f"kv_stages={s.kv_stages}: needs {self.smem.size} bytes of shared memory, "
-                f"allowed are {self.target.smem_bytes} on {self.target.name}"
-            )
+        super().__post_init__()
 
     @cached_property
     def warps(self) -> WarpPlan:
@@ -123,10 +103,6 @@ class Plan:
             load=Role("load", (3,), 1, s.issue_registers),
             store=Role("store", (3,), 2, s.issue_registers),
         )
-
-    @cached_property
-    def tiles(self) -> TaskTiles:
-        return TaskTiles(self.config)
 
     def tiles_of(self, sq: Index, skv: Index) -> TaskTiles:
         """The tiles of a launch whose lengths `config` may leave open."""
@@ -157,13 +133,6 @@ class Plan:
         return self.warps[self.schedule.epilogue_owner]
 
     @property
-    def tasks(self) -> int | None:
-        """(batch, K/V head, pair of query tiles) triples; None where B or Sq is known at run time only."""
-        if self.config.B is None or self.config.Sq is None:
-            return None
-        return self.config.B * self.config.Hkv * int(self.tiles.m_blocks)
-
-    @property
     def is_persistent(self) -> bool:
         """Non-causal tasks cost the same, so CTAs stride over them; causal CTAs take one task each."""
         return not self.config.is_causal
@@ -191,34 +160,13 @@ class Plan:
         keys = self.schedule.l2_budget // (2 * self.config.D * ELEMENT_BYTES)
         return maximum(1, minimum(keys // skv, batches * self.config.Hkv))
 
-    @property
-    def q_tile_bytes(self) -> int:
-        """Bytes that a Q tile's TMA loads bring: its used rows, in-bounds or not."""
-        return self.tiles.used_rows * self.config.D * ELEMENT_BYTES
-
-    @property
-    def tile_bytes(self) -> int:
-        """Bytes of one K or V tile: what the TMA loads of a full box bring, in-bounds or not."""
-        return TILE_ROWS * self.config.D * ELEMENT_BYTES
-
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON-able data: problem, schedule, launch, roles, memory maps."""
-        return {
-            "config": asdict(self.config),
-            "schedule": asdict(self.schedule),
-            "target": asdict(self.target),
-            "launch": {
-                "grid": self.grid,
-                "threads": self.warps.threads,
-                "tasks": self.tasks,
-                "m_blocks": None if self.config.Sq is None else self.tiles.m_blocks,
-                "persistent": self.is_persistent,
-                "l2_heads": None if {"B", "Skv"} & set(self.config.run_time_names) else self.l2_heads(),
-            },
-            "roles": [asdict(role) for role in self.warps.roles],
-            "smem": {"bytes": self.smem.size, "regions": [asdict(region) for region in self.smem.regions]},
-            "tmem": {"columns": self.tmem.columns, "regions": [asdict(region) for region in self.tmem.regions]},
-        }
+        """The plan as JSON-able data, with its map of tensor memory."""
+        made = super().to_dict()
+        open_sizes = {"B", "Skv"} & set(self.config.run_time_names)
+        made["launch"]["l2_heads"] = None if open_sizes else self.l2_heads()
+        made["tmem"] = {"columns": self.tmem.columns, "regions": [asdict(region) for region in self.tmem.regions]}
+        return made
 
 
 def make_plan(
@@ -238,6 +186,3 @@ def make_plan(
         raise TypeError(f"schedule={schedule!r}: allowed values are None and tirx_attn.Schedule")
     return Plan(config, schedule, target, launch or STRIDED)
 
-
-def _refuse_registers(name: str, value: int, allowed: str, verb: str) -> None:
-    raise ValueError(f"{name}={value}: allowed values are {allowed}, since the budget {verb} from there at the start")
