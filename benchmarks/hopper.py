@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error("-o FOLDER: needed to measure, to merge and to export")
         options.output.mkdir(parents=True, exist_ok=True)
         if options.export:
-            for path in export_all(shapes, options.output):
+            for path in export_all(shapes, options.output, options.schedule):
                 print(path, flush=True)
             return 0
         if options.merge:
@@ -143,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--libraries", type=Path, default=Path(), metavar="FOLDER", help="our kernels as shared libraries")
     add("--commit", default="unknown", help="commit that our kernels were generated from; it is recorded")
     add("--export", action="store_true", help="write our kernels as shared libraries into -o; needs no GPU")
+    add("--schedule", action="append", default=[], metavar="KEY=VALUE", help="with --export: a knob; can be repeated")
     add("--resume", action="store_true", help="add to the results in the folder")
     add("--merge", type=Path, nargs="+", metavar="FILE", help="join results files into -o; needs no GPU")
     add("--list", action="store_true", help="print the shapes and the libraries they need")

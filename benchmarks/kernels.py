@@ -6,12 +6,14 @@ TIRX_ATTN_LIBRARIES names the folder of TVM's runtime libraries where TVM is not
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.shapes import Shape, mask_name
 from tirx_attn.config import DTYPES, AttentionConfig
+from tirx_attn.hopper.schedule import HopperSchedule
 
 ARCH = "sm_90a"
 
@@ -31,12 +33,21 @@ def needed(shapes: Iterable[Shape]) -> dict[str, AttentionConfig]:
     return {library_name(shape.config): open_config(shape.config) for shape in shapes}
 
 
-def export_all(shapes: Iterable[Shape], folder: Path) -> list[Path]:
-    """Write the libraries that `shapes` need; this wants TVM and no GPU."""
+def export_all(shapes: Iterable[Shape], folder: Path, changes: Sequence[str] = ()) -> Iterator[Path]:
+    """Write the libraries that `shapes` need, one after the other; this wants TVM and no GPU.
+
+    Args:
+        changes: knobs of the schedule, each KEY=VALUE, laid over the tuned ones.
+    """
+    from tirx_attn.commands.arguments import parse_changes
+    from tirx_attn.family import plan_for
     from tirx_attn.runtime.export import export
 
+    knobs = parse_changes(changes, HopperSchedule)
     folder.mkdir(parents=True, exist_ok=True)
-    return [export(config, folder / name, arch=ARCH) for name, config in needed(shapes).items()]
+    for name, config in needed(shapes).items():
+        schedule = replace(plan_for(config, arch=ARCH).schedule, **knobs)
+        yield export(config, folder / name, arch=ARCH, schedule=schedule)
 
 
 def load(path: Path) -> Callable[..., Any]:

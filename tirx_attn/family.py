@@ -36,6 +36,7 @@ class Family:
         tuning_row: (config, target) -> row of its tuning table.
         make_plan: (config, schedule or None, target) -> plan.
         protocol: plan -> protocol table.
+        build: plan -> PrimFunc; loads TVM.
         simulated: the CPU simulator models its instructions.
         refuses_slow_code: what ptxas did not do for speed is an error (`Cubin.slow_code`).
     """
@@ -46,12 +47,35 @@ class Family:
     tuning_row: Callable[[AttentionConfig, Target], TuningRow]
     make_plan: Callable[..., Any]
     protocol: Callable[[Any], Protocol]
+    build: Callable[[Any], PrimFunc]
     simulated: bool
     refuses_slow_code: bool
 
 
+def _build_blackwell(plan: Plan) -> PrimFunc:
+    from tirx_attn.kernel import build_kernel
+
+    return build_kernel(plan)
+
+
+def _build_hopper(plan: HopperPlan) -> PrimFunc:
+    from tirx_attn.hopper.kernel import build_hopper_kernel
+
+    return build_hopper_kernel(plan)
+
+
 FAMILIES = (
-    Family("flash_attention4", "tcgen05", Schedule, tuning_row, make_plan, protocol, True, False),
+    Family(
+        "flash_attention4",
+        "tcgen05",
+        Schedule,
+        tuning_row,
+        make_plan,
+        protocol,
+        _build_blackwell,
+        simulated=True,
+        refuses_slow_code=False,
+    ),
     Family(
         "flash_attention",
         "wgmma",
@@ -59,6 +83,7 @@ FAMILIES = (
         hopper_tuning_row,
         make_hopper_plan,
         hopper_protocol,
+        _build_hopper,
         simulated=False,
         refuses_slow_code=True,
     ),
@@ -82,13 +107,7 @@ def plan_for(config: AttentionConfig, schedule: AnySchedule | None = None, arch:
 
 def build_planned(plan: AnyPlan) -> PrimFunc:
     """The PrimFunc of a plan."""
-    if isinstance(plan, HopperPlan):
-        from tirx_attn.hopper.kernel import build_hopper_kernel
-
-        return build_hopper_kernel(plan)
-    from tirx_attn.kernel import build_kernel
-
-    return build_kernel(plan)
+    return family_of(plan.target).build(plan)
 
 
 def get_kernel(

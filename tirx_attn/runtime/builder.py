@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tirx_attn.family import DEFAULT_ARCH, AnyPlan, AnySchedule, build_planned, family_of, plan_for
 from tirx_attn.runtime.codegen import dynamic_smem_bytes, generate_cuda
@@ -110,7 +110,17 @@ def build(
     with phase("lower"):
         source = generate_cuda(func, arch)
     with phase("nvrtc"):
-        cubin = compile_cubin(source, arch, dynamic_smem=dynamic_smem_bytes(func), timeout=timeout)
-        if family_of(plan.target).refuses_slow_code:
-            cubin.refuse_slow_code()
+        cubin = compile_planned(plan, source, dynamic_smem=dynamic_smem_bytes(func), timeout=timeout)
     return Build(config, plan, arch, func, source, cubin, seconds)
+
+
+def compile_planned(plan: AnyPlan, source: str, **options: Any) -> Cubin:
+    """Machine code of a plan's CUDA source, for its target. `options` are those of `compile_cubin`.
+
+    Raises:
+        CompileError: as `compile_cubin`, and where the family takes no slow code and there is some.
+    """
+    cubin = compile_cubin(source, plan.target.arch, **options)
+    if family_of(plan.target).refuses_slow_code:
+        cubin.refuse_slow_code()
+    return cubin

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tirx_attn.family import build_planned, family_of, plan_for
-from tirx_attn.runtime.errors import CompileError
+from tirx_attn.family import build_planned, plan_for
+from tirx_attn.runtime.builder import compile_planned
+from tirx_attn.runtime.errors import CompileError, ToolchainError
 from tirx_attn.runtime.export import FAILURE
-from tirx_attn.runtime.nvrtc import compile_cubin
 from tirx_attn.runtime.toolchain import CUDA_RUNTIME, cuda_library
 
 if TYPE_CHECKING:
@@ -55,20 +55,17 @@ def export(config: AttentionConfig, schedule: AnySchedule | None, arch: str, pat
     import tvm
     import tvm_ffi
 
+    plan = plan_for(config, schedule, arch)
     refused: list[CompileError] = []
 
     @tvm_ffi.register_global_func("tvm_callback_cuda_compile", override=True)
     def machine_code(source: str) -> bytes:
         try:
-            cubin = compile_cubin(source, arch, timeout=timeout)
-            if family_of(plan.target).refuses_slow_code:
-                cubin.refuse_slow_code()
+            return compile_planned(plan, source, timeout=timeout).image
         except CompileError as error:  # TVM would make an error of its own of it
             refused.append(error)
             raise
-        return cubin.image
 
-    plan = plan_for(config, schedule, arch)
     target = tvm.target.Target({"kind": "cuda", "arch": arch})
     with target:
         func = build_planned(plan)
@@ -88,7 +85,11 @@ def load_stand_ins(folder: Path) -> None:
     source, driver = folder / "driver.c", folder / "libcuda.so.1"
     source.write_text("".join(f"int {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in DRIVER_FUNCTIONS))
     command = ("cc", "-shared", "-fPIC", str(source), "-o", str(driver), f"-Wl,-soname,{driver.name}")
-    subprocess.run(command, check=True, timeout=60)
+    try:
+        subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    except (subprocess.SubprocessError, OSError) as error:
+        printed = str(getattr(error, "stderr", None) or "")
+        raise ToolchainError(f"cc cannot link a shared library: {error}", printed) from None
     for library in (driver, cuda_library(CUDA_RUNTIME)):
         ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
 
