@@ -20,7 +20,7 @@ INFORMATION = (
     (2, 1000, 1777, 16, 16, (False, True)),
     (1, 4097, 4097, 16, 16, (False, True)),
 )
-GROUPS = ("mha_d128_fp16", "mha_d128_bf16", "mha_d64", "gqa", "information")
+GROUPS = ("mha_d128_fp16", "mha_d128_bf16", "mha_d64", "gqa", "mha_h32", "information")
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,10 @@ def all_shapes() -> list[Shape]:
         for causal in (False, True):
             for s in MHA_LENGTHS:
                 shapes.append(Shape(group, AttentionConfig(TOKENS // s, s, s, 16, 16, head_dim, causal, dtype=dtype)))
-    for hq, hkv in GQA_HEADS:
+    # The group mha_h32 is what the grouped rows are compared with: the same problem, a K/V head for each query head.
+    for group, hq, hkv in (*(("gqa", *heads) for heads in GQA_HEADS), ("mha_h32", 32, 32)):
         for causal in (False, True):
-            shapes += [Shape("gqa", AttentionConfig(1, s, s, hq, hkv, 128, causal)) for s in GQA_LENGTHS]
+            shapes += [Shape(group, AttentionConfig(1, s, s, hq, hkv, 128, causal)) for s in GQA_LENGTHS]
     for b, sq, skv, hq, hkv, masks in INFORMATION:
         shapes += [Shape("information", AttentionConfig(b, sq, skv, hq, hkv, 128, causal)) for causal in masks]
     return shapes

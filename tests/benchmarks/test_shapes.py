@@ -15,7 +15,7 @@ SHAPES = all_shapes()
 
 def test_groups_hold_the_shapes_of_the_comparison():
     assert Counter(shape.group for shape in SHAPES) == {
-        "mha_d128_fp16": 12, "mha_d128_bf16": 12, "mha_d64": 12, "gqa": 20, "information": 5,
+        "mha_d128_fp16": 12, "mha_d128_bf16": 12, "mha_d64": 12, "gqa": 20, "mha_h32": 10, "information": 5,
     }  # fmt: skip
     assert len({shape.name for shape in SHAPES}) == len(SHAPES)
     assert list(dict.fromkeys(shape.group for shape in SHAPES)) == list(GROUPS)
@@ -25,11 +25,17 @@ def test_mha_groups_have_16k_tokens():
     expected = {"mha_d128_fp16": ("float16", 128), "mha_d128_bf16": ("bfloat16", 128), "mha_d64": ("float16", 64)}
     for shape in SHAPES:
         c = shape.config
-        if shape.group.startswith("mha"):
+        if shape.group in expected:
             assert c.B * c.Sq == 16384
             assert (c.Sq, c.Hq, c.Hkv) == (c.Skv, 16, 16)
             dtype, head_dim = expected[shape.group]
             assert (c.dtype, c.D) == (dtype, head_dim)
+
+
+def test_every_grouped_row_has_a_row_to_compare_with():
+    lengths = {g: Counter((s.config.B, s.config.Sq, s.config.is_causal) for s in select(SHAPES, [g])) for g in GROUPS}
+    assert set(lengths["gqa"]) == set(lengths["mha_h32"])
+    assert {s.config.Hkv for s in select(SHAPES, ["mha_h32"])} == {32}
 
 
 def test_flops_count_visible_pairs():
@@ -60,7 +66,7 @@ def test_one_library_serves_all_lengths():
     config = AttentionConfig(1, 2, 3, 32, 4, 64, dtype="bf16")
     assert library_name(config) == "attention_bf16_full_h32x4_d64.so"
     assert open_config(config) == AttentionConfig(None, None, None, 32, 4, 64, dtype="bf16")
-    assert len(needed(SHAPES)) == 10
+    assert len(needed(SHAPES)) == 12
 
 
 def test_a_missing_library_is_named(tmp_path):
