@@ -18,7 +18,7 @@ from benchmarks import document as results
 from benchmarks import report
 from benchmarks.kernels import export_all, needed
 from benchmarks.measure import Settings
-from benchmarks.peers import LABELS, make_peers
+from benchmarks.peers import LABELS, OURS, PEERS, make_peers
 from benchmarks.session import DeviceLost, run
 from benchmarks.shapes import GROUPS, Shape, all_shapes, select
 from tirx_attn.runtime.files import write_atomic
@@ -139,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     add("-o", "--output", type=Path, metavar="FOLDER", help="where results.json, the tables and the pictures go")
     add("--group", action="append", default=[], choices=GROUPS, help="group of shapes; can be repeated (all)")
     add("--shapes", type=_names, default=[], metavar="PATTERN,...", help="names of shapes, with * and ?")
-    add("--peers", type=_peers, default=list(LABELS), metavar="NAME,...", help=f"of {', '.join(LABELS)}")
+    add("--peers", type=_peers, default=[OURS, *PEERS], metavar="NAME,...", help=f"of {', '.join(LABELS)}")
     add("--libraries", type=Path, default=Path(), metavar="FOLDER", help="our kernels as shared libraries")
     add("--commit", default="unknown", help="commit that our kernels were generated from; it is recorded")
     add("--export", action="store_true", help="write our kernels as shared libraries into -o; needs no GPU")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,14 +13,19 @@ from benchmarks.kernels import library_name, load
 from benchmarks.measure import Clock, Implementation
 
 OURS = "ours"
+REPEATED = "repeated"
 LABELS = {
     OURS: "tirx_attn",
+    REPEATED: "tirx_attn, K and V repeated",
     "cudnn": "cuDNN (torch)",
     "fa2": "FlashAttention-2 (torch)",
     "triton": "Triton",
     "pallas": "JAX Pallas Mosaic GPU",
 }
 """Short and full names of the implementations, in the order of the tables."""
+
+PEERS = tuple(name for name in LABELS if name not in (OURS, REPEATED))
+"""Those that ours is compared with. `repeated` shows what a shape with grouped heads costs without groups."""
 
 
 class Peer(Protocol):
@@ -38,6 +44,7 @@ def make_peers(names: list[str], libraries: Path) -> dict[str, Peer]:
     """
     makers: Mapping[str, Callable[[], Peer]] = {
         OURS: lambda: Ours(libraries),
+        REPEATED: lambda: Ours(libraries, repeated=True),
         "cudnn": lambda: Torch("CUDNN_ATTENTION"),
         "fa2": lambda: Torch("FLASH_ATTENTION"),
         "triton": _triton,
@@ -47,20 +54,30 @@ def make_peers(names: list[str], libraries: Path) -> dict[str, Peer]:
 
 
 class Ours:
-    """Our kernels, loaded from the libraries in a folder."""
+    """Our kernels, loaded from the libraries in a folder.
 
-    def __init__(self, libraries: Path) -> None:
+    Args:
+        libraries: the folder.
+        repeated: K and V are repeated beforehand, to a head for each query head, for the kernel of that many K/V heads.
+    """
+
+    def __init__(self, libraries: Path, *, repeated: bool = False) -> None:
         self.libraries = libraries
+        self.repeated = repeated
         self.loaded: dict[str, Callable[..., Any]] = {}
 
     def __call__(self, problem: Problem, clock: Clock) -> Implementation:
         import torch
 
-        name = library_name(problem.config)
+        config = problem.config
+        q, k, v = problem.q, problem.k, problem.v
+        if self.repeated:
+            k, v = (x.repeat_interleave(config.ratio, dim=2) for x in (k, v))
+            config = replace(config, Hkv=config.Hq)
+        name = library_name(config)
         if name not in self.loaded:
             self.loaded[name] = load(self.libraries / name)
         kernel = self.loaded[name]
-        q, k, v = problem.q, problem.k, problem.v
         o = torch.full_like(q, float("nan"))
         return Implementation(call=lambda: kernel(q, k, v, o), output=lambda: o, variant=name)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.document import Document, groups_in, peers_in
-from benchmarks.peers import LABELS, OURS
+from benchmarks.peers import LABELS, OURS, PEERS
 
 KINDS = {
     "steady": "steady state: back-to-back calls",
@@ -26,7 +26,7 @@ def value(entry: Mapping[str, Any], peer: str, kind: str) -> float | None:
 def ratio(entry: Mapping[str, Any], kind: str) -> tuple[float, str] | None:
     """Ours over the fastest peer, and that peer's name; None if one of the two is missing."""
     ours = value(entry, OURS, kind)
-    others = {name: value(entry, name, kind) for name in entry["results"] if name != OURS}
+    others = {name: value(entry, name, kind) for name in entry["results"] if name in PEERS}
     measured = {name: tflops for name, tflops in others.items() if tflops is not None}
     if ours is None or not measured:
         return None

@@ -175,17 +175,14 @@ class TestRefused:
             ({"k": lambda k: k.float()}, r"Mismatched K\.dtype"),
             ({"v": lambda v: v[..., :64]}, r"Invalid V\.shape\[3\]"),
             ({"q": lambda q: q.cpu()}, r"Mismatched Q\.device_type"),
-            ({"q": lambda q: q[:, :0]}, r"Sq: allowed are sizes from 1"),
+            ({"k": lambda k: k[:, :0], "v": lambda v: v[:, :0]}, r"Skv: allowed are sizes from 1"),
         ],
         ids=["dtype", "head_size", "device", "empty"],
     )
     def test_named(self, change, message):
         tensors = {name: normal(1, 128, 4, 128) for name in "qkv"}
-        o = torch.empty_like(tensors["q"])
+        o, lse = torch.empty_like(tensors["q"]), torch.empty(1, 4, 128, device="cuda")
         tensors = {name: change.get(name, lambda x: x)(x) for name, x in tensors.items()}
-        if tensors["q"].shape[1] == 0:
-            o = o[:, :0]
-        lse = torch.empty(1, 4, o.shape[1], device="cuda")
         kernel = library("full_4_4")
         with pytest.raises(Exception, match=message):
             kernel(*tensors.values(), o, lse)

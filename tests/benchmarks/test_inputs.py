@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import peers
 from benchmarks.inputs import Problem, WrongResult
+from tests.benchmarks.fakes import FakeClock
 from tirx_attn import AttentionConfig
 
 pytestmark = pytest.mark.torch
@@ -91,3 +93,25 @@ def test_triton_kernel_computes_attention():
     found = json.loads(ran.stdout.splitlines()[-1])
     assert len(found) == 8
     assert max(found.values()) < 2e-3
+
+
+@pytest.mark.parametrize(("name", "kv_heads"), [("ours", 2), ("repeated", 6)])
+def test_repeated_keys_and_values_go_to_the_kernel_without_groups(monkeypatch, name, kv_heads):
+    calls = []
+
+    def kernel(q, k, v, o):
+        calls.append((k, v))
+        o.copy_(attention(problem_of_heads(k, v)))
+
+    grouped = Problem.random(AttentionConfig(1, 5, 7, 6, 2, 64), "cpu")
+
+    def problem_of_heads(k, v):
+        return Problem(AttentionConfig(1, 5, 7, 6, k.shape[2], 64), grouped.q, k, v)
+
+    loaded = []
+    monkeypatch.setattr(peers, "load", lambda path: loaded.append(path.name) or kernel)
+    ready = peers.make_peers([name], Path("folder"))[name](grouped, FakeClock())
+    ready.call()
+    assert loaded == [f"attention_fp16_full_h6x{kv_heads}_d64.so"]
+    assert [x.shape[2] for x in calls[0]] == [kv_heads, kv_heads]
+    assert grouped.difference(ready.output()) < 1e-3
