@@ -47,7 +47,7 @@ def export_all(shapes: Iterable[Shape], folder: Path, changes: Sequence[str] = (
     folder.mkdir(parents=True, exist_ok=True)
     for name, config in needed(shapes).items():
         schedule = replace(plan_for(config, arch=ARCH).schedule, **knobs)
-        yield export(config, folder / name, arch=ARCH, schedule=schedule)
+        yield from export(config, folder / name, (ARCH,), schedule=schedule)
 
 
 def load(path: Path) -> Callable[..., Any]:

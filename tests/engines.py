@@ -19,7 +19,8 @@ import pytest
 
 from tests.launches import LIMIT
 from tests.run_time import KERNELS, Kernel
-from tirx_attn import verify
+from tirx_attn import AttentionConfig, verify
+from tirx_attn.config import RUNTIME
 from tirx_attn.verify import gpu
 from tirx_attn.verify.gpu import from_gpu, to_gpu
 
@@ -39,6 +40,15 @@ LARGE_KERNELS = {
 """For launches that only a GPU can take, or can take with all their heads: strided tensors, and large ones."""
 
 GPU_KERNELS = KERNELS | LARGE_KERNELS
+
+OP_KERNELS = {
+    "op_full": AttentionConfig(None, None, None, 8, 2, 128),
+    "op_causal_lse": AttentionConfig(None, None, None, 8, 2, 128, True, return_lse=True),
+    "op_scale": AttentionConfig(None, None, None, 8, 2, 128, scale=RUNTIME),
+    "op_bf16": AttentionConfig(None, None, None, 8, 2, 128, dtype="bf16"),
+    "op_single": AttentionConfig(None, None, None, 1, 1, 128),
+}
+"""For `flash_attention` on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +104,17 @@ def library(name: str) -> Any:
     """An exported run-time kernel."""
     from tirx_attn.runtime.load import load
 
-    file = Path(os.environ["TIRX_ATTN_KERNELS"]) / f"{name}.so"
-    return load(file, libraries=os.environ.get("TIRX_ATTN_LIBRARIES") or None)
+    return load(library_file(name), libraries=runtime_libraries())
+
+
+def library_file(name: str) -> Path:
+    """The file of an exported kernel."""
+    return Path(os.environ["TIRX_ATTN_KERNELS"]) / f"{name}.so"
+
+
+def runtime_libraries() -> str | None:
+    """Folder of TVM's runtime libraries, where TVM is not installed."""
+    return os.environ.get("TIRX_ATTN_LIBRARIES") or None
 
 
 ENGINES = [
@@ -109,8 +128,11 @@ def export_all(folder: Path) -> None:
     from tirx_attn.runtime.export import export
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, kernel in GPU_KERNELS.items():
-        print(export(kernel.config, folder / f"{name}.so", arch=GPU_ARCH), flush=True)
+    configs = {name: kernel.config for name, kernel in GPU_KERNELS.items()} | OP_KERNELS
+    for name, config in configs.items():
+        print(*export(config, folder / f"{name}.so", (GPU_ARCH,)), flush=True)
+    # One for another GPU, which is refused.
+    print(*export(OP_KERNELS["op_full"], folder / "blackwell.so", ("sm_100a",)), flush=True)
 
 
 def with_scale(name: str, arrays: dict[str, Any]) -> dict[str, Any]:

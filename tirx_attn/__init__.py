@@ -13,22 +13,33 @@ if TYPE_CHECKING:
     from tirx_attn.family import get_kernel
     from tirx_attn.kernel import get_flash_attention4_kernel
     from tirx_attn.merge import merge_states
+    from tirx_attn.runtime.export import export
+    from tirx_attn.runtime.load import load
+    from tirx_attn.runtime.torch_op import flash_attention, preload
 
 __all__ = [
     "AttentionConfig",
     "HopperSchedule",
     "Schedule",
+    "export",
+    "flash_attention",
     "get_flash_attention4_kernel",
     "get_kernel",
+    "load",
     "merge_states",
+    "preload",
 ]
 
 _LAZY = {
+    "export": "tirx_attn.runtime.export",
+    "flash_attention": "tirx_attn.runtime.torch_op",
     "get_flash_attention4_kernel": "tirx_attn.kernel",
     "get_kernel": "tirx_attn.family",
+    "load": "tirx_attn.runtime.load",
     "merge_states": "tirx_attn.merge",
+    "preload": "tirx_attn.runtime.torch_op",
 }
-"""Name -> module. The kernels need TVM, merging NumPy; configurations do not, and stay importable in milliseconds."""
+"""Name -> module. Kernels need TVM, tensors torch or NumPy; configurations import in milliseconds, without either."""
 
 
 def __getattr__(name: str) -> Any:

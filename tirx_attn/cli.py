@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from tirx_attn.commands.build import build
+from tirx_attn.commands.cache import cache
 from tirx_attn.commands.check import check
 from tirx_attn.commands.demo import demo
+from tirx_attn.commands.export import export
 from tirx_attn.commands.mutants import mutants
 from tirx_attn.commands.plan import plan
 
@@ -31,9 +33,13 @@ EXAMPLES = """Examples:
 
   tirx-attn build --shape 1,8192,8192,32,32,128 --emit cubin,cuda -o build
 
+  tirx-attn export --shape _,_,_,32,8,128 --causal --arch sm_100a --arch sm_90a -o attention.so
+
   tirx-attn check --shape 1,256,256,2,1,128 --causal --schedule stagger=true
 
   tirx-attn mutants --simulate none
+
+  tirx-attn cache
 """
 
 app = typer.Typer(
@@ -45,7 +51,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for function in (demo, build, check, plan, mutants):
+for function in (demo, build, export, check, plan, mutants, cache):
     app.command()(function)
 
 

@@ -27,7 +27,7 @@ def test_help_has_a_line_for_each_command_and_examples(tirx_attn):
     result = tirx_attn("--help")
     assert result.exit_code == 0
     lines = [line.strip(" │\n") for line in result.stdout.splitlines()]
-    for name in ("demo", "build", "check", "plan", "mutants"):
+    for name in ("demo", "build", "export", "check", "plan", "mutants", "cache"):
         described = [line for line in lines if line.split()[:1] == [name]]
         assert len(described) == 1
         assert described[0].endswith(".")
@@ -36,7 +36,7 @@ def test_help_has_a_line_for_each_command_and_examples(tirx_attn):
 
 def test_every_command_has_help_with_an_example_and_json(tirx_attn):
     names = [command.callback.__name__ for command in app.registered_commands]
-    assert names == ["demo", "build", "check", "plan", "mutants"]
+    assert names == ["demo", "build", "export", "check", "plan", "mutants", "cache"]
     for name in names:
         result = tirx_attn(name, "--help")
         assert result.exit_code == 0
@@ -46,7 +46,7 @@ def test_every_command_has_help_with_an_example_and_json(tirx_attn):
 
 def test_help_shows_underscores(tirx_attn):
     """Help is Markdown, to which they may mean emphasis."""
-    for name in ("build", "plan"):
+    for name in ("build", "export", "plan"):
         text = " ".join(tirx_attn(name, "--help").stdout.replace("│", " ").split())
         assert "_ leaves B, Sq or Skv to run time." in text
         assert f"tirx-attn {name} --shape _,_,_,32,8,128 " in text
@@ -71,6 +71,13 @@ def test_version(tirx_attn):
         (["check", "--shape", SHAPE, "--dtype", "fp8"], "--dtype 'fp8': allowed values are fp16 (float16), bf16"),
         (["plan", "--shape", "_,_,_,_,1,128"], "Hq='_': allowed values are positive integers (_ is for B, Sq, Skv"),
         (["plan", "--shape", SHAPE, "--scale", "0"], "--scale '0': allowed values are numbers from"),
+        (["export", "--shape", SHAPE, "-o", "missing/a.so"], "-o missing/a.so: allowed are files in a folder"),
+        (["export", "--shape", SHAPE, "-o", "."], "-o .: allowed are files in a folder that exists"),
+        (["export", "--shape", SHAPE, "--arch", "sm_80", "-o", "a.so"], "arch='sm_80': allowed values are sm_100a"),
+        (["export", "--shape", SHAPE, "--timeout", "-1", "-o", "a.so"], "--timeout '-1': allowed values are positive"),
+        (["export", "--shape", SHAPE, "--arch", "sm_90a", "--schedule", "stagger=true", "-o", "a.so"],
+         "KEY='stagger': allowed values are consumers"),
+        (["cache", "--folder", __file__], f"--folder {__file__}: allowed are folders"),
         (["build", "--shape", SHAPE, "--dtype", "fp8", "-o", "x"], "--dtype 'fp8': allowed values are fp16 (float16)"),
         (["build", "--shape", SHAPE, "--scale", "auto", "-o", "x"], "--scale 'auto': allowed values are numbers from"),
         (["build", "--shape", SHAPE, "--emit", "ptx", "-o", "x"], "--emit 'ptx': 'ptx': allowed values are cubin"),

@@ -17,3 +17,7 @@ class CompileError(RuntimeError):
 
 class ToolchainError(CompileError):
     """A tool of the environment is missing or unusable; the message says which package brings it."""
+
+
+class ArtifactError(ValueError):
+    """A file is no exported kernel that this process can run; the message names the file and says why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -9,10 +10,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tirx_attn.family import DEFAULT_ARCH, AnySchedule, plan_for
+from tirx_attn.runtime.artifact import seal
 from tirx_attn.runtime.errors import CompileError, ToolchainError
 from tirx_attn.runtime.files import write_atomic
 from tirx_attn.runtime.nvrtc import DEFAULT_SECONDS
@@ -20,32 +23,35 @@ from tirx_attn.runtime.nvrtc import DEFAULT_SECONDS
 if TYPE_CHECKING:
     from tirx_attn.config import AttentionConfig
 
-FAILURE = "failure"
-"""File in which the child leaves (class, message, log) of a CompileError."""
+LIBRARY, DESCRIPTION, FAILURE = "kernel.so", "description.json", "failure"
+"""Files that the child leaves: the library and its description, or (class, message, log) of a CompileError."""
 
 
 def export(
     config: AttentionConfig,
     path: str | os.PathLike[str],
+    archs: Sequence[str] = (DEFAULT_ARCH,),
     *,
-    arch: str = DEFAULT_ARCH,
     schedule: AnySchedule | None = None,
     timeout: float = DEFAULT_SECONDS,
-) -> Path:
-    """Write the kernel of `config` as a shared library with its cubin. Needs no GPU and no driver.
+    progress: Callable[[str], object] = lambda arch: None,
+) -> tuple[Path, ...]:
+    """Write the kernel of `config` as a shared library with machine code. Needs no GPU, no driver and no CUDA toolkit.
 
-    `tirx_attn.runtime.load` loads it. TVM compiles device code only where it finds a CUDA driver, so a process of its
-    own gets a stand-in for one.
+    `tirx_attn.load` loads it, and so does any program with tvm-ffi. TVM compiles device code only where it finds a CUDA
+    driver, so a process of its own gets a stand-in for one.
 
     Args:
         config: the problem; sizes left open are read from the tensors of each call.
-        path: the file; its folder must exist.
-        arch: one of `tirx_attn.targets.TARGETS`.
-        schedule: values of the knobs; None takes the tuned ones.
-        timeout: seconds that all of it may take.
+        path: the file, in a folder that exists. With several architectures each has a file of its own, with its name
+            before the suffix (kernel.sm_90a.so), and `tirx_attn.load` picks that of the GPU.
+        archs: of `tirx_attn.targets.TARGETS`.
+        schedule: values of the knobs; None takes the tuned ones of each architecture.
+        timeout: seconds that each architecture may take.
+        progress: is told of each architecture when its turn comes.
 
     Returns:
-        The path written.
+        The files written, in the order of `archs`. A file is replaced as a whole, when its library is complete.
 
     Raises:
         TypeError, ValueError: an argument, naming its value and what is allowed.
@@ -53,18 +59,37 @@ def export(
         ToolchainError: there is no C compiler, or a CUDA package is missing.
         CompileError: the kernel cannot be compiled, or the time is over.
     """
-    plan_for(config, schedule, arch)
+    if isinstance(archs, str) or not archs or len(set(archs)) < len(archs):
+        raise ValueError(f"archs={archs!r}: allowed are lists of different architectures, one at least")
+    for arch in archs:
+        plan_for(config, schedule, arch)
     if not timeout > 0:
         raise ValueError(f"timeout={timeout!r}: allowed values are positive seconds")
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"path={str(path)!r}: allowed are files in a folder that exists")
+    if target.is_dir():
+        raise IsADirectoryError(f"path={str(path)!r}: allowed are files, this is a folder")
     if shutil.which("cc") is None:
         raise ToolchainError("exporting links a shared library: install a C compiler (cc)")
-    with tempfile.TemporaryDirectory(prefix="tirx-attn-") as folder:
-        made = Path(folder) / "kernel.so"
-        _run_child((config, schedule, arch, folder, str(made), timeout), Path(folder), timeout)
-        return write_atomic(target, made.read_bytes())
+    files = [target] if len(archs) == 1 else [path_for(target, arch) for arch in archs]
+    for arch, file in zip(archs, files, strict=True):
+        progress(arch)
+        write_atomic(file, library(config, arch, schedule, timeout))
+    return tuple(files)
+
+
+def path_for(path: Path, arch: str) -> Path:
+    """The file of one architecture where there are several."""
+    return path.with_name(f"{path.stem}.{arch}{path.suffix}")
+
+
+def library(config: AttentionConfig, arch: str, schedule: AnySchedule | None, timeout: float) -> bytes:
+    """Content of the file for one architecture. Arguments and errors are those of `export`."""
+    with tempfile.TemporaryDirectory(prefix="tirx-attn-") as name:
+        folder = Path(name)
+        _run_child((config, schedule, arch, name, timeout), folder, timeout)
+        return seal((folder / LIBRARY).read_bytes(), json.loads((folder / DESCRIPTION).read_text()))
 
 
 def _run_child(request: tuple[Any, ...], folder: Path, timeout: float) -> None:

@@ -6,21 +6,27 @@ The driver is never asked to do anything here: the nine functions exist so that 
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import importlib.metadata
+import json
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tirx_attn.family import build_planned, plan_for
+from tirx_attn.family import build_planned, family_of, plan_for
+from tirx_attn.runtime.artifact import Description
 from tirx_attn.runtime.builder import compile_planned
 from tirx_attn.runtime.errors import CompileError, ToolchainError
-from tirx_attn.runtime.export import FAILURE
+from tirx_attn.runtime.export import DESCRIPTION, FAILURE, LIBRARY
 from tirx_attn.runtime.toolchain import CUDA_RUNTIME, cuda_library
 
 if TYPE_CHECKING:
     from tirx_attn.config import AttentionConfig
     from tirx_attn.family import AnySchedule
+    from tirx_attn.runtime.cubin import Cubin
 
 DRIVER_FUNCTIONS = (
     "cuDeviceGetName",
@@ -40,28 +46,33 @@ NOT_SUPPORTED = 801
 
 def main() -> None:
     """Read the request from stdin; write the library, or what went wrong."""
-    config, schedule, arch, folder, path, timeout = pickle.loads(sys.stdin.buffer.read())
+    config, schedule, arch, name, timeout = pickle.loads(sys.stdin.buffer.read())
+    folder = Path(name)
     try:
-        load_stand_ins(Path(folder))
-        export(config, schedule, arch, path, timeout)
+        load_stand_ins(folder)
+        description = export(config, schedule, arch, folder / LIBRARY, timeout)
+        (folder / DESCRIPTION).write_text(json.dumps(description.to_dict()))
     except CompileError as error:
         message = str(error).removesuffix(f"\n{error.log}")
-        (Path(folder) / FAILURE).write_bytes(pickle.dumps((type(error).__name__, message, error.log)))
+        (folder / FAILURE).write_bytes(pickle.dumps((type(error).__name__, message, error.log)))
         sys.exit(1)
 
 
-def export(config: AttentionConfig, schedule: AnySchedule | None, arch: str, path: str, timeout: float) -> None:
-    """Compile the kernel and write the library."""
+def export(config: AttentionConfig, schedule: AnySchedule | None, arch: str, path: Path, timeout: float) -> Description:
+    """Compile the kernel, write the library, and say what it is."""
     import tvm
     import tvm_ffi
 
     plan = plan_for(config, schedule, arch)
+    family = family_of(plan.target)
     refused: list[CompileError] = []
+    compiled: list[Cubin] = []
 
     @tvm_ffi.register_global_func("tvm_callback_cuda_compile", override=True)
     def machine_code(source: str) -> bytes:
         try:
-            return compile_planned(plan, source, timeout=timeout).image
+            compiled.append(compile_planned(plan, source, timeout=timeout))
+            return compiled[-1].image
         except CompileError as error:  # TVM would make an error of its own of it
             refused.append(error)
             raise
@@ -75,7 +86,26 @@ def export(config: AttentionConfig, schedule: AnySchedule | None, arch: str, pat
             if refused:
                 raise refused[0] from None
             raise
-    executable.export_library(path)
+    executable.export_library(str(path))
+    (cubin,) = compiled
+    return Description(
+        config=config,
+        schedule=plan.schedule,
+        arch=arch,
+        function=family.stem,
+        versions=versions(cubin.nvrtc_version),
+        cubin_sha256=hashlib.sha256(cubin.image).hexdigest(),
+        source_sha256=cubin.source_hash,
+    )
+
+
+def versions(nvrtc: str) -> dict[str, str]:
+    """Versions of what makes a kernel; the package itself may run from its source."""
+    found = {"nvidia-cuda-nvrtc": nvrtc}
+    for name in ("apache-tvm", "apache-tvm-ffi", "tirx-attn"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def load_stand_ins(folder: Path) -> None:

@@ -10,6 +10,7 @@ from tirx_attn.targets import TMA_ALIGNMENT, TMA_MAX_STRIDE
 if TYPE_CHECKING:
     import numpy as np
 
+
 def check_layout(
     name: str,
     shape: Sequence[int],
@@ -71,9 +72,18 @@ def check_array(name: str, array: np.ndarray, *, output: bool = False, compact: 
     """`check_layout` of a NumPy array.
 
     Raises:
-        ValueError: as there; or a stride is no whole number of elements, as in a field of a structured array.
+        ValueError: as there and as `element_strides`.
+    """
+    strides = element_strides(name, array)
+    check_layout(name, array.shape, strides, array.itemsize, array.ctypes.data, output=output, compact=compact)
+
+
+def element_strides(name: str, array: np.ndarray) -> list[int]:
+    """Strides of a NumPy array in elements.
+
+    Raises:
+        ValueError: one is no whole number of elements, as in a field of a structured array.
     """
     if any(stride % array.itemsize for stride in array.strides):
         raise ValueError(f"{name}.strides={array.strides} bytes: allowed are multiples of {array.itemsize}")
-    strides = [stride // array.itemsize for stride in array.strides]
-    check_layout(name, array.shape, strides, array.itemsize, array.ctypes.data, output=output, compact=compact)
+    return [stride // array.itemsize for stride in array.strides]

@@ -9,8 +9,9 @@ from typing import Any, Literal, overload
 import ml_dtypes  # noqa: F401  (makes np.dtype("bfloat16") a name)
 import numpy as np
 
-from tirx_attn.config import DTYPES, RUNTIME, AttentionConfig
-from tirx_attn.runtime.layout import check_array
+from tirx_attn.config import RUNTIME, AttentionConfig
+from tirx_attn.runtime.arguments import Facts, problem
+from tirx_attn.runtime.layout import element_strides
 from tirx_attn.schedule import Schedule
 from tirx_attn.schedule.parts import Launch
 from tirx_attn.schedule.plan import Plan, make_plan
@@ -127,22 +128,10 @@ def _config(q: Array, k: Array, v: Array, causal: bool, scale: float | None, ret
     for name, array in (("q", q), ("k", k), ("v", v)):
         if not isinstance(array, np.ndarray):
             raise TypeError(f"{name} is {type(array).__name__}: allowed are NumPy arrays")
-        if str(array.dtype) not in DTYPES:
-            raise TypeError(f"{name} has dtype {array.dtype}: allowed are {' and '.join(DTYPES)}")
-        if array.dtype != q.dtype:
-            raise TypeError(f"{name} has dtype {array.dtype}: allowed is the dtype of q, {q.dtype}")
-        if array.ndim != 4:
-            raise ValueError(f"{name} has shape {array.shape}: allowed are four dimensions [B, S, H, D]")
-        check_array(name, array)
-    if k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
-        raise ValueError(f"k has shape {k.shape}: allowed are B={q.shape[0]} and D={q.shape[3]}, as in q")
-    if v.shape != k.shape:
-        raise ValueError(f"v has shape {v.shape}: allowed is the shape of k, {k.shape}")
-    if isinstance(scale, str):
-        raise TypeError(f"scale={scale!r}: allowed values are None and positive numbers")
-    return AttentionConfig(
-        None, None, None, q.shape[2], k.shape[2], q.shape[3], causal,
-        dtype=str(q.dtype), scale=scale, return_lse=return_lse,
-    )  # fmt: skip
-
-
+    facts = {
+        name: Facts(
+            name, str(x.dtype), x.shape, element_strides(name, x) if x.itemsize else (), x.itemsize, x.ctypes.data
+        )
+        for name, x in (("q", q), ("k", k), ("v", v))
+    }
+    return problem(**facts, causal=causal, scale=scale, return_lse=return_lse)

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
-import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tirx_attn.runtime.device import arch_of
 from tirx_attn.verify.reference import Array
 
 if TYPE_CHECKING:
     from tirx_attn.family import AnyPlan
     from tirx_attn.verify.probes import Probe
 
-CAPABILITY = (75, 76)
-"""cuDeviceGetAttribute's numbers for the major and the minor compute capability."""
-
 
 def absent(arch: str) -> str:
     """Why this machine cannot run kernels for an architecture, in words; "" where it can. Loads no framework."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    found = arch_of()
+    if found is None:
         return f"there is no {arch} GPU here"
-    device, number = ctypes.c_int(), ctypes.c_int()
-    if driver.cuInit(0) != 0 or driver.cuDeviceGet(ctypes.byref(device), 0) != 0:
-        return f"there is no {arch} GPU here"
-    found = []
-    for attribute in CAPABILITY:
-        driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
-        found.append(number.value)
-    wanted = re.fullmatch(r"sm_(\d+)(\d)a", arch)
-    if wanted is None or found != [int(wanted[1]), int(wanted[2])]:
-        return f"the GPU here is sm_{found[0]}{found[1]}, not {arch}"
-    return ""
+    return "" if found == arch else f"the GPU here is {found.removesuffix('a')}, not {arch}"
 
 
 def missing() -> str:
@@ -59,7 +44,7 @@ class GpuKernel:
 
         with tempfile.TemporaryDirectory(prefix="tirx-attn-") as folder:
             file = Path(folder) / "kernel.so"
-            export(plan.config, file, arch=plan.target.arch, schedule=plan.schedule, timeout=timeout)
+            export(plan.config, file, (plan.target.arch,), schedule=plan.schedule, timeout=timeout)
             self._call = load(file)
 
     def run(self, probe: Probe) -> Array:

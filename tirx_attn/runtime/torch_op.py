@@ -1,0 +1,272 @@
+"""Attention on torch tensors: `flash_attention`, and the custom op behind it under torch.compile.
+
+An eager call goes to the kernel as directly as it can, since the host's time counts for short sequences. Whatever the
+fast way does not know, or the kernel's launcher refuses, takes the way of the full checks, which name the argument.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tirx_attn.config import DTYPES, RUNTIME, AttentionConfig
+from tirx_attn.runtime.arguments import Facts, problem
+from tirx_attn.runtime.cache import KernelCache
+from tirx_attn.runtime.device import arch_name
+from tirx_attn.runtime.load import Kernel, load
+from tirx_attn.targets import TARGETS
+
+SIMULATOR = "simulator"
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A kernel that is loaded for one device.
+
+    Attributes:
+        function: what launches it.
+        guarded: whether there are other devices, so that the current one has to be changed for a call and back.
+    """
+
+    function: Callable[..., None]
+    guarded: bool
+
+
+_ready: dict[Key, Ready] = {}
+_loading = threading.Lock()
+
+
+def flash_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+    backend: str | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """softmax(q·kᵀ·scale)·v for each head, by the kernel for the GPU that holds the tensors.
+
+    The kernel for the heads, head size, dtype and mask serves all lengths. It comes from what `preload` loaded, else
+    from the cache on disk, else it is compiled (some ten seconds, once per machine). Nothing waits for the GPU; O and
+    LSE are all that is allocated; the work goes to torch's current stream of the tensors' device.
+
+    Args:
+        q: [B, Sq, Hq, D] float16 or bfloat16, D 64 or 128; the last dimension contiguous, other strides and the address
+            multiples of 16 bytes.
+        k, v: [B, Skv, Hkv, D] in q's dtype on its device; Hq / Hkv an integer up to 128.
+        causal: bottom-right aligned causal mask: query i sees keys up to i + Skv - Sq.
+        scale: positive factor on the logits; 1/sqrt(D) unless given.
+        return_lse: return LSE as well.
+        backend: "simulator" takes CPU tensors and runs the Blackwell kernel on the CPU simulator, slowly.
+
+    Returns:
+        o [B, Sq, Hq, D] in q's dtype, contiguous; with `return_lse` also lse [B, Hq, Sq] in fp32, the natural logarithm
+        of the sum of the exponentials of the scaled logits. A row that sees no key has o = 0 and lse = −inf.
+
+    Raises:
+        TypeError, ValueError: an argument that does not fit, by its name; a GPU for which there is no kernel; inputs
+            that require a gradient while gradients are recorded.
+        CompileError, ToolchainError, ArtifactError: a kernel cannot be compiled or loaded.
+    """
+    if torch.is_grad_enabled():
+        _refuse_gradients(q, k, v)
+    if not _plain(q, k, v):
+        _refuse_others(q, k, v)
+        return _returned(op(q, k, v, causal, scale, return_lse, backend or ""), return_lse)
+    if backend is None:
+        done = _fast(q, k, v, causal, scale, return_lse)
+        if done is not None:
+            return done
+    return _returned(compute(q, k, v, causal, scale, return_lse, backend or ""), return_lse)
+
+
+def _fast(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool
+) -> Tensor | tuple[Tensor, Tensor] | None:
+    """The answer of a loaded kernel, whose launcher checks the tensors; None if this way does not lead to one."""
+    try:
+        queries, keys = q.shape, k.shape
+        key = (*queries[2:], keys[2], q.dtype, q.device, causal, scale is not None, return_lse)
+        ready = _ready[key]
+    except (KeyError, IndexError, TypeError):
+        return None
+    o, lse = torch.empty(queries, dtype=q.dtype, device=q.device), None
+    if return_lse:
+        lse = torch.empty((queries[0], queries[2], queries[1]), dtype=torch.float32, device=q.device)
+    try:
+        _launch(ready, q, k, v, o, lse, scale)
+    except Exception:
+        problem_of(q, k, v, causal, scale, return_lse)  # says by its name what does not fit
+        if 0 in (*queries, *keys):
+            return None
+        raise
+    return o if lse is None else (o, lse)
+
+
+def preload(path: str | Path, *, device: int | None = None, libraries: str | Path | None = None) -> Kernel:
+    """Load a kernel that `export` wrote, so that `flash_attention` uses it on one GPU and compiles nothing for it.
+
+    Args:
+        path: the file; its kernel has run-time B, Sq and Skv, and its scale is 1/sqrt(D) or a parameter.
+        device: torch's number of the GPU; the current one unless given.
+        libraries: as for `load`.
+
+    Raises:
+        ValueError: the kernel has baked-in lengths or scale.
+        Others as `load`.
+    """
+    index = torch.cuda.current_device() if device is None else device
+    kernel = load(path, device=index, libraries=libraries)
+    config = kernel.description.config
+    if config.run_time_names != ("B", "Sq", "Skv") or isinstance(config.scale, float):
+        raise ValueError(
+            f"{path}: the kernel has B={config.B}, Sq={config.Sq}, Skv={config.Skv}, scale={config.scale}: allowed are "
+            f"run-time sizes (None), and scale None or {RUNTIME!r}"
+        )
+    _ready[_key(config, torch.device("cuda", index))] = _made_ready(kernel)
+    return kernel
+
+
+def problem_of(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool) -> AttentionConfig:
+    """The problem with its lengths left open, or an error that names the argument that does not fit."""
+    tensors = {"q": q, "k": k, "v": v}
+    for name, x in tensors.items():
+        if x.device != q.device:
+            raise ValueError(f"q is on {q.device}, {name} on {x.device}: allowed is one device for all")
+    return problem(
+        **{name: _facts(name, x) for name, x in tensors.items()}, causal=causal, scale=scale, return_lse=return_lse
+    )
+
+
+def compute(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool, backend: str
+) -> tuple[Tensor, Tensor]:
+    """O and LSE (empty where it is not wanted), with all checks."""
+    config = problem_of(q, k, v, causal, scale, return_lse)
+    if backend not in ("", SIMULATOR):
+        raise ValueError(f"backend={backend!r}: allowed are None and {SIMULATOR!r}")
+    if (backend == SIMULATOR) != (q.device.type == "cpu") or q.device.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"q is on {q.device} with backend={backend or None!r}: allowed are CUDA tensors, and CPU tensors with "
+            f"backend={SIMULATOR!r}"
+        )
+    o, lse = _outputs(q, return_lse)
+    if 0 in (*q.shape, *k.shape):
+        return o.zero_(), lse.fill_(float("-inf"))
+    if q.device.type == "cpu":
+        return _simulated(q, k, v, causal, scale, return_lse)
+    ready = _find(replace(config, scale=None if scale is None else RUNTIME), q.device)
+    _launch(ready, q, k, v, o, lse if return_lse else None, scale)
+    return o, lse
+
+
+@torch.library.custom_op("tirx_attn::flash_attention", mutates_args=(), device_types=("cpu", "cuda"))
+def op(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool, backend: str
+) -> tuple[Tensor, Tensor]:
+    """torch.ops.tirx_attn.flash_attention."""
+    return compute(q, k, v, causal, scale, return_lse, backend)
+
+
+@op.register_fake
+def _(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool, backend: str
+) -> tuple[Tensor, Tensor]:
+    problem_of(q, k, v, causal, scale, return_lse)
+    return _outputs(q, return_lse)
+
+
+def _plain(*tensors: Tensor) -> bool:
+    """Whether nothing but the kernel wants to see the call: no graph is traced, no tensor is of a class of its own."""
+    return (
+        not torch.compiler.is_compiling()
+        and all(type(x) is Tensor or type(x) is torch.nn.Parameter for x in tensors)
+        and torch._C._len_torch_dispatch_stack() == 0
+    )
+
+
+def _launch(ready: Ready, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor | None, scale: float | None) -> None:
+    outputs = (o,) if lse is None else (o, lse)
+    factors = () if scale is None else (scale,)
+    if ready.guarded:
+        with torch.cuda.device(q.device):
+            ready.function(q, k, v, *outputs, *factors)
+    else:
+        ready.function(q, k, v, *outputs, *factors)
+
+
+def _find(config: AttentionConfig, device: torch.device) -> Ready:
+    key = _key(config, device)
+    if key not in _ready:
+        arch = arch_name(*torch.cuda.get_device_capability(device))
+        if arch not in TARGETS:
+            allowed = ", ".join(sorted(TARGETS))
+            raise ValueError(f"q is on {device}, which is {arch}: allowed are GPUs of {allowed}")
+        with _loading:
+            if key not in _ready:
+                _ready[key] = _made_ready(load(KernelCache().get(config, arch), device=device.index))
+    return _ready[key]
+
+
+def _made_ready(kernel: Kernel) -> Ready:
+    return Ready(kernel.function, torch.cuda.device_count() > 1)
+
+
+def _key(config: AttentionConfig, device: torch.device) -> Key:
+    c = config
+    return (c.Hq, c.D, c.Hkv, getattr(torch, c.dtype), device, c.is_causal, c.scale == RUNTIME, c.return_lse)
+
+
+def _outputs(q: Tensor, return_lse: bool) -> tuple[Tensor, Tensor]:
+    lengths = (q.shape[0], q.shape[2], q.shape[1]) if return_lse else (0,)
+    return q.new_empty(q.shape), q.new_empty(lengths, dtype=torch.float32)
+
+
+def _returned(outputs: tuple[Tensor, Tensor], return_lse: bool) -> Tensor | tuple[Tensor, Tensor]:
+    return outputs if return_lse else outputs[0]
+
+
+def _facts(name: str, x: Tensor) -> Facts:
+    traced = type(x) is not Tensor and type(x) is not torch.nn.Parameter  # it has no place yet
+    address = None if traced else x.data_ptr()
+    return Facts(name, str(x.dtype).removeprefix("torch."), x.shape, x.stride(), x.element_size(), address)
+
+
+def _refuse_others(q: Any, k: Any, v: Any) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} is {type(x).__name__}: allowed are torch tensors")
+
+
+def _refuse_gradients(q: Any, k: Any, v: Any) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if getattr(x, "requires_grad", False):
+            raise ValueError(
+                f"{name}.requires_grad=True: allowed are inputs without gradients, since there is no backward pass; "
+                f"call it under torch.no_grad(), or pass {name}.detach()"
+            )
+
+
+def _simulated(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool
+) -> tuple[Tensor, Tensor]:
+    import ml_dtypes  # noqa: F401  (makes np.dtype("bfloat16") a name)
+    import numpy as np
+
+    from tirx_attn.verify import simulate
+
+    dtype = np.dtype(next(name for name in DTYPES if getattr(torch, name) is q.dtype))
+    arrays = (x.detach().contiguous().view(torch.int16).numpy().view(dtype) for x in (q, k, v))
+    o, lse = simulate(*arrays, causal=causal, scale=scale, return_lse=True)
+    made = torch.from_numpy(o.view(np.int16)).view(q.dtype)
+    return made, torch.from_numpy(lse) if return_lse else torch.empty(0, dtype=torch.float32)
