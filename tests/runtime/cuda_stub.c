@@ -1,6 +1,7 @@
 /* A CUDA without a GPU: what libtvm_runtime_cuda.so wants of libcuda.so.1 (-DDRIVER) and libcudart.so.13 (-DRUNTIME).
  *
- * One device of compute capability 10.0. Its memory is never read or written, so tensors may have any address.
+ * One device of compute capability 10.0. Its memory is the host's, and only copies read or write it: a tensor that is not
+ * copied may have any address. No kernel runs, and there is one stream besides the default one.
  * cuTensorMapEncodeTiled and cuLaunchKernelEx append their arguments as one JSON line each to the file that the
  * environment variable CUDA_STUB_LOG names. An encoded descriptor holds only its number, in the order of encoding;
  * that is how a launch tells which descriptors it passes. */
@@ -95,7 +96,8 @@ int cuLaunchKernelEx(const LaunchConfig *config, void *function, void **paramete
   for (uint32_t i = 0; i < config->attribute_count; ++i)
     if (config->attributes[i].id == CLUSTER_DIMENSION) cluster = config->attributes[i].value;
   FILE *file = log_file();
-  fprintf(file, "{\"call\": \"launch\", \"kernel\": \"%s\", \"smem\": %u", (const char *)function, config->smem);
+  fprintf(file, "{\"call\": \"launch\", \"kernel\": \"%s\", \"smem\": %u, \"stream\": %" PRIuPTR, (const char *)function,
+          config->smem, (uintptr_t)config->stream);
   LIST(file, "grid", config->grid, 3);
   LIST(file, "block", config->block, 3);
   LIST(file, "cluster", cluster, 3);
@@ -145,6 +147,7 @@ int cuGetErrorString(int error, const char **text) { return error_text(error, te
 #ifdef RUNTIME
 
 enum { MAX_SHARED_MEMORY_PER_BLOCK = 8, MULTI_PROCESSOR_COUNT = 16, MAJOR = 75, MINOR = 76 };
+enum { STREAM = 4096 }; /* the stream that a program makes */
 
 int cudaDeviceGetAttribute(int *value, int attribute, int device) {
   (void)device;
@@ -170,6 +173,17 @@ int cudaMalloc(void **memory, size_t bytes) {
   return *memory ? SUCCESS : MEMORY_ALLOCATION;
 }
 int cudaFree(void *memory) { free(memory); return SUCCESS; }
+int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream) {
+  (void)kind, (void)stream;
+  memcpy(to, from, bytes);
+  return SUCCESS;
+}
+int cudaStreamCreateWithFlags(void **stream, unsigned flags) {
+  (void)flags;
+  *stream = (void *)STREAM;
+  return SUCCESS;
+}
+int cudaStreamDestroy(void *stream) { return stream == (void *)STREAM ? SUCCESS : INVALID_VALUE; }
 int cudaStreamSynchronize(void *stream) { (void)stream; return SUCCESS; }
 
 /* Wanted by the loader, called by no launch. */
@@ -177,8 +191,7 @@ int cudaStreamSynchronize(void *stream) { (void)stream; return SUCCESS; }
 ABSENT(cudaEventCreate) ABSENT(cudaEventDestroy) ABSENT(cudaEventElapsedTime) ABSENT(cudaEventRecord)
 ABSENT(cudaEventSynchronize) ABSENT(cudaFreeHost) ABSENT(cudaGetDeviceProperties) ABSENT(cudaGraphDestroy)
 ABSENT(cudaGraphExecDestroy) ABSENT(cudaGraphInstantiate) ABSENT(cudaGraphLaunch) ABSENT(cudaMallocHost)
-ABSENT(cudaMemGetInfo) ABSENT(cudaMemcpyAsync) ABSENT(cudaMemcpyPeerAsync) ABSENT(cudaStreamBeginCapture)
-ABSENT(cudaStreamCreate) ABSENT(cudaStreamCreateWithFlags) ABSENT(cudaStreamDestroy) ABSENT(cudaStreamEndCapture)
-ABSENT(cudaStreamWaitEvent)
+ABSENT(cudaMemGetInfo) ABSENT(cudaMemcpyPeerAsync) ABSENT(cudaStreamBeginCapture) ABSENT(cudaStreamCreate)
+ABSENT(cudaStreamEndCapture) ABSENT(cudaStreamWaitEvent)
 
 #endif

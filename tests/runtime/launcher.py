@@ -81,6 +81,7 @@ class Launch:
     block: tuple[int, ...]
     cluster: tuple[int, ...]
     smem: int
+    stream: int
     parameters: dict[str, Encode | int | float]
 
     def descriptors(self, buffer: str) -> list[Encode]:
