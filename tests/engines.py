@@ -46,6 +46,7 @@ OP_KERNELS = {
     "op_causal_lse": AttentionConfig(None, None, None, 8, 2, 128, True, return_lse=True),
     "op_scale": AttentionConfig(None, None, None, 8, 2, 128, scale=RUNTIME),
     "op_bf16": AttentionConfig(None, None, None, 8, 2, 128, dtype="bf16"),
+    "op_24": AttentionConfig(None, None, None, 24, 24, 128),
     "op_single": AttentionConfig(None, None, None, 1, 1, 128),
 }
 """For `flash_attention` on a GPU."""

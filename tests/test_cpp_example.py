@@ -155,7 +155,7 @@ def test_a_missing_file_is_named(program, tmp_path):
 def test_over_a_stand_in_for_cuda(over_stubs, tmp_path, arch):
     """Loading and launching are real. Whether the check passes or fails is up to what stands in for the kernel."""
     config, sizes, words = EXPORTED[arch]
-    kernel = export(config, tmp_path / "kernel.so", arch=arch)
+    (kernel,) = export(config, tmp_path / "kernel.so", [arch])
     words = (kernel, tvm_libraries(), *words, *(() if sizes is DEFAULT_SIZES else sizes))
     outputs = ["O", "LSE"] if config.return_lse else ["O"]
     elements = [sizes[0] * sizes[1] * sizes[2] * sizes[4], sizes[0] * sizes[1] * sizes[2]][: len(outputs)]

@@ -24,6 +24,10 @@ from tirx_attn.targets import TARGETS
 
 SIMULATOR = "simulator"
 
+is_compiling = torch.compiler.is_compiling
+dispatch_modes = torch._C._len_torch_dispatch_stack
+"""How many modes, such as that of fake tensors, want to see what is called."""
+
 Key = tuple[Any, ...]
 
 
@@ -80,37 +84,30 @@ def flash_attention(
     """
     if torch.is_grad_enabled():
         _refuse_gradients(q, k, v)
-    if not _plain(q, k, v):
+    # Nothing but the kernel wants to see the call: no graph is traced, no tensor is of a class of its own.
+    plain = type(q) is type(k) is type(v) is Tensor and not is_compiling() and not dispatch_modes()
+    if not plain:
         _refuse_others(q, k, v)
         return _returned(op(q, k, v, causal, scale, return_lse, backend or ""), return_lse)
     if backend is None:
-        done = _fast(q, k, v, causal, scale, return_lse)
-        if done is not None:
-            return done
+        try:
+            batches, sq, heads, head_size = q.shape
+            ready = _ready[heads, head_size, k.shape[2], q.dtype, q.device, causal, scale is not None, return_lse]
+        except (KeyError, ValueError, IndexError, TypeError):
+            pass
+        else:
+            o, lse = torch.empty_like(q, memory_format=torch.contiguous_format), None
+            if return_lse:
+                lse = q.new_empty((batches, heads, sq), dtype=torch.float32)
+            try:
+                _launch(ready, q, k, v, o, lse, scale)
+            except Exception:
+                problem_of(q, k, v, causal, scale, return_lse)  # says by its name what does not fit
+                if 0 not in (*q.shape, *k.shape):
+                    raise
+            else:
+                return o if lse is None else (o, lse)
     return _returned(compute(q, k, v, causal, scale, return_lse, backend or ""), return_lse)
-
-
-def _fast(
-    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool
-) -> Tensor | tuple[Tensor, Tensor] | None:
-    """The answer of a loaded kernel, whose launcher checks the tensors; None if this way does not lead to one."""
-    try:
-        queries, keys = q.shape, k.shape
-        key = (*queries[2:], keys[2], q.dtype, q.device, causal, scale is not None, return_lse)
-        ready = _ready[key]
-    except (KeyError, IndexError, TypeError):
-        return None
-    o, lse = torch.empty(queries, dtype=q.dtype, device=q.device), None
-    if return_lse:
-        lse = torch.empty((queries[0], queries[2], queries[1]), dtype=torch.float32, device=q.device)
-    try:
-        _launch(ready, q, k, v, o, lse, scale)
-    except Exception:
-        problem_of(q, k, v, causal, scale, return_lse)  # says by its name what does not fit
-        if 0 in (*queries, *keys):
-            return None
-        raise
-    return o if lse is None else (o, lse)
 
 
 def preload(path: str | Path, *, device: int | None = None, libraries: str | Path | None = None) -> Kernel:
@@ -186,23 +183,15 @@ def _(
     return _outputs(q, return_lse)
 
 
-def _plain(*tensors: Tensor) -> bool:
-    """Whether nothing but the kernel wants to see the call: no graph is traced, no tensor is of a class of its own."""
-    return (
-        not torch.compiler.is_compiling()
-        and all(type(x) is Tensor or type(x) is torch.nn.Parameter for x in tensors)
-        and torch._C._len_torch_dispatch_stack() == 0
-    )
-
-
 def _launch(ready: Ready, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor | None, scale: float | None) -> None:
-    outputs = (o,) if lse is None else (o, lse)
-    factors = () if scale is None else (scale,)
+    arguments = (q, k, v, o) if lse is None else (q, k, v, o, lse)
+    if scale is not None:
+        arguments = (*arguments, scale)
     if ready.guarded:
         with torch.cuda.device(q.device):
-            ready.function(q, k, v, *outputs, *factors)
+            ready.function(*arguments)
     else:
-        ready.function(q, k, v, *outputs, *factors)
+        ready.function(*arguments)
 
 
 def _find(config: AttentionConfig, device: torch.device) -> Ready:
@@ -237,7 +226,7 @@ def _returned(outputs: tuple[Tensor, Tensor], return_lse: bool) -> Tensor | tupl
 
 
 def _facts(name: str, x: Tensor) -> Facts:
-    traced = type(x) is not Tensor and type(x) is not torch.nn.Parameter  # it has no place yet
+    traced = not isinstance(x, torch.nn.Parameter) and type(x) is not Tensor  # it has no place yet
     address = None if traced else x.data_ptr()
     return Facts(name, str(x.dtype).removeprefix("torch."), x.shape, x.stride(), x.element_size(), address)
 
