@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -193,6 +194,8 @@ print("right")
 """
 
 
-def test_l5_the_first_call_of_a_process():
-    done = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, timeout=300)
+def test_l5_l6_the_first_call_of_a_process_that_finds_no_compiler():
+    env = {**os.environ, "PATH": ""}
+    command = [sys.executable, "-c", FIRST_CALL]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr[-3000:]
