@@ -27,13 +27,15 @@ def test_registers_fill_the_sm():
 
 
 def test_shared_memory():
-    """Two Q tiles, four K/V tiles and one O tile of 32 KiB; of 24, 16 and 24 KiB for heads of 64."""
+    """Two Q tiles, three or four K/V tiles and one O tile of 32 KiB; of 24, 16 and 24 KiB for heads of 64."""
     plan = make_hopper_plan(FULL)
-    assert [region.size for region in plan.smem.regions] == [65536, 131072, 32768, 1024]
-    assert plan.smem.size == 230400
+    assert [region.size for region in plan.smem.regions] == [65536, 98304, 32768, 1024]
+    causal = make_hopper_plan(AttentionConfig(1, 4096, 4096, 32, 8, 128, True))
+    assert [region.size for region in causal.smem.regions] == [65536, 131072, 32768, 1024]
+    assert causal.smem.size == 230400
     three = make_hopper_plan(AttentionConfig(1, 4096, 4096, 32, 8, 64))
-    assert [region.size for region in three.smem.regions] == [49152, 131072, 24576, 1024]
-    for made in (plan, three):
+    assert [region.size for region in three.smem.regions] == [49152, 49152, 24576, 1024]
+    for made in (plan, causal, three):
         regions = made.smem.regions
         assert all(a.end == b.start and a.start % 1024 == 0 for a, b in pairwise(regions))
 

@@ -48,11 +48,13 @@ def test_every_tuning_row_is_reached_and_is_the_default_of_a_plan():
     reached = set()
     for d in (64, 128):
         for causal in (False, True):
-            config = AttentionConfig(1, 256, 256, 1, 1, d, causal)
-            row = hopper_tuning_row(config, H200)
-            assert make_hopper_plan(config).schedule is row.schedule
-            reached.add(row.id)
-    assert reached == {row.id for row in HOPPER_TUNING_TABLE} == {"H1", "H2", "H3"}
+            for heads in (1, 2):
+                config = AttentionConfig(1, 256, 256, heads, 1, d, causal)
+                row = hopper_tuning_row(config, H200)
+                assert make_hopper_plan(config).schedule is row.schedule
+                reached.add((row.id, heads))
+    assert {name for name, _ in reached} == {row.id for row in HOPPER_TUNING_TABLE} == {"H1", "H2", "H3", "H4"}
+    assert ("H4", 1) not in reached
 
 
 def test_a_schedule_for_blackwell_is_refused():

@@ -8,14 +8,20 @@ from tirx_attn.schedule.tuning import TuningRow
 from tirx_attn.targets import Target
 
 HOPPER_TUNING_TABLE = (
-    TuningRow("H1", "head size 128", lambda c, t: c.D == 128, HopperSchedule()),
+    TuningRow(
+        "H4",
+        "head size 128, non-causal, grouped heads",
+        lambda c, t: c.D == 128 and not c.is_causal and c.ratio > 1,
+        HopperSchedule(kv_stages=3),
+    ),
+    TuningRow("H1", "head size 128, otherwise", lambda c, t: c.D == 128, HopperSchedule()),
     TuningRow(
         "H2",
         "head size 64, non-causal",
         lambda c, t: not c.is_causal,
-        HopperSchedule(consumers=3, kv_stages=8, consumer_registers=160, producer_registers=32),
+        HopperSchedule(consumers=3, kv_stages=3, consumer_registers=160, producer_registers=32),
     ),
-    TuningRow("H3", "head size 64, causal", lambda c, t: True, HopperSchedule(kv_stages=8)),
+    TuningRow("H3", "head size 64, causal", lambda c, t: True, HopperSchedule(kv_stages=3)),
 )
 
 
