@@ -48,8 +48,11 @@ OP_KERNELS = {
     "op_bf16": AttentionConfig(None, None, None, 8, 2, 128, dtype="bf16"),
     "op_24": AttentionConfig(None, None, None, 24, 24, 128),
     "op_single": AttentionConfig(None, None, None, 1, 1, 128),
+    "op_llama": AttentionConfig(None, None, None, 4, 2, 64, True),
+    "op_llama_bf16": AttentionConfig(None, None, None, 4, 2, 64, True, dtype="bf16"),
+    "op_bert": AttentionConfig(None, None, None, 2, 2, 64),
 }
-"""For `flash_attention` on a GPU."""
+"""For `flash_attention` on a GPU; the last three for models of transformers."""
 
 
 @dataclass(frozen=True)

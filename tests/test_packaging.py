@@ -39,7 +39,7 @@ def test_lists_hold_what_their_level_is_for():
     assert "torch" not in pins("simulator")
     assert "pytest" not in pins("simulator")
     assert not {"torch", "tirx-harness"} & pins("dev").keys()
-    assert {"torch", "tirx-harness", "matplotlib", "pytest", "mypy", "ruff"} <= pins("full").keys()
+    assert {"torch", "transformers", "tirx-harness", "matplotlib", "pytest", "mypy", "ruff"} <= pins("full").keys()
 
 
 def test_the_peers_sources_and_other_unused_packages_are_not_installed():
@@ -70,7 +70,7 @@ def test_metadata_of_the_installed_package():
     metadata = importlib.metadata.metadata("tirx-attn")
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.10"
-    assert metadata.get_all("Provides-Extra") == ["benchmark", "dev", "simulator", "torch"]
+    assert metadata.get_all("Provides-Extra") == ["benchmark", "dev", "simulator", "torch", "transformers"]
     scripts = importlib.metadata.entry_points(group="console_scripts", name="tirx-attn")
     assert [script.value for script in scripts] == ["tirx_attn.cli:main"]
 

@@ -1,0 +1,1 @@
+"""How other libraries call `tirx_attn.flash_attention`; each module needs the library of its name."""
