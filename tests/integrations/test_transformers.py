@@ -13,6 +13,8 @@ from tests.engines import OP_KERNELS, library_file, runtime_libraries
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from transformers import masking_utils  # noqa: E402
+
 from tests.torch_reference import attention  # noqa: E402
 from tirx_attn import preload  # noqa: E402
 from tirx_attn.integrations.transformers import register  # noqa: E402
@@ -233,6 +235,54 @@ class TestRefused:
         assert layer(None, x, x, x, None, softcap=None, sliding_window=5, position_ids=1)[0].shape == (1, 5, 2, 64)
         with pytest.raises(ValueError, match=message):
             layer(None, x, x, x, None, **options)
+
+
+CAUSAL = {"q_length": 3, "kv_length": 5, "q_offset": 2, "mask_function": masking_utils.causal_mask_function}
+FULL = {
+    "q_length": 3,
+    "kv_length": 5,
+    "mask_function": masking_utils.bidirectional_mask_function,
+    "allow_is_causal_skip": False,
+    "allow_is_bidirectional_skip": True,
+}
+
+
+@pytest.mark.torch
+class TestMask:
+    """What models of other kinds than those above may ask for."""
+
+    pytestmark = pytest.mark.usefixtures("reference")
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            CAUSAL,
+            CAUSAL | {"attention_mask": torch.ones(2, 5, dtype=torch.bool), "dtype": torch.float16},
+            CAUSAL | {"q_offset": torch.tensor(2)},
+            FULL,
+            FULL | {"q_offset": torch.tensor(2)},
+        ],
+    )
+    def test_none_is_built(self, arguments):
+        assert transformers.AttentionMaskInterface()[NAME](**arguments) is None
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (
+                CAUSAL | {"mask_function": lambda b, h, q, k: k < q},
+                r"mask_function is none of transformers' plain ones",
+            ),
+            (CAUSAL | {"allow_is_causal_skip": False}, r"or is wanted as a tensor"),
+            (FULL | {"allow_is_bidirectional_skip": False}, r"or is wanted as a tensor"),
+            (FULL | {"q_offset": torch.tensor(0)}, r"has 5 keys, but the last query is number 3"),
+            (CAUSAL | {"kv_offset": 2, "q_offset": 4, "local_size": 6}, r"sliding_window=6 with 7 keys"),
+            (CAUSAL | {"attention_mask": torch.ones(2, 5, 5)}, r"attention_mask has shape \(2, 5, 5\)"),
+        ],
+    )
+    def test_refused(self, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            transformers.AttentionMaskInterface()[NAME](**arguments)
 
 
 @pytest.mark.torch
