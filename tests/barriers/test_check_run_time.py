@@ -19,7 +19,6 @@ PLANS = {
     "full_7_1": (AttentionConfig(None, None, None, 7, 1, 128, scale="runtime"), Schedule(persistent_ctas=1)),
     "full_148_ctas": (AttentionConfig(None, None, None, 6, 2, 128), None),
 }
-SLOW = ("full_7_1", "full_148_ctas")
 LENGTHS = {
     "one_row": (1, 1, 300),
     "one_key": (1, 30, 1),
@@ -36,8 +35,9 @@ def kernel(name: str) -> Any:
     return build_kernel(make_plan(*PLANS[name]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
-@pytest.mark.parametrize("name", ["causal_7_1", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize("name", PLANS)
 def test_clean(name, lengths):
     report = check(kernel(name), sizes=dict(zip(("B", "Sq", "Skv"), lengths, strict=True)))
     assert (report.verdict, report.findings) == ("clean", [])
@@ -52,6 +52,7 @@ def test_the_checkers_see_these_kinds_of_lengths(name):
     assert any(b > 1 for b, _, _ in lengths)
 
 
+@pytest.mark.slow
 def test_tasks_without_keys_are_played():
     """M2. Of 7 heads 18 tokens fit in a tile: tasks of 36 tokens, of which the first two see none of the 20 keys."""
     b, sq, skv = EMPTY_TASKS
@@ -72,6 +73,7 @@ def test_tasks_follow_from_the_lengths():
     assert events[2] - events[1] == events[1] - events[0] > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [None, {"B": 1, "Sq": 2}, {"B": 1, "Sq": 2, "Skv": 3, "Hq": 7}])
 def test_sizes_must_be_those_that_are_open(sizes):
     with pytest.raises(ValueError, match=r"allowed is a value for each of B, Sq, Skv"):

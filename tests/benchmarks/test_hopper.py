@@ -61,7 +61,7 @@ def test_wrong_arguments_are_named(arguments, message, tmp_path, capsys, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--peers", "cudnn,fa4"], "'cudnn,fa4': allowed are ours, cudnn, fa2, triton, pallas"),
+        (["--peers", "cudnn,fa4"], "'cudnn,fa4': allowed are ours, repeated, cudnn, fa2, triton, pallas"),
         (["--group", "mha"], "invalid choice: 'mha'"),
         ([], "-o FOLDER: needed"),
     ],

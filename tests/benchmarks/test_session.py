@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import session
 from benchmarks.document import is_done, new
 from benchmarks.measure import Settings
 from benchmarks.session import DeviceLost, run
@@ -12,6 +13,12 @@ from tests.benchmarks.fakes import FakeClock, FakeGauge, FakePeer, FakeProblem
 
 SHAPES = select(all_shapes(), ["mha_d64"])[:3]
 SETTINGS = Settings(seconds=0.1, warmup=0.05, cool_samples=1)
+
+
+@pytest.fixture(autouse=True)
+def no_collection(monkeypatch):
+    """The objects that other tests left make it take a second."""
+    monkeypatch.setattr(session.gc, "collect", lambda: 0)
 
 
 class Run:

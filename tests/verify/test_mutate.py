@@ -48,6 +48,7 @@ def test_every_edge_has_mutants():
     assert set(count) - {""} == edges
 
 
+@pytest.mark.slow
 @BOTH
 def test_ids_are_unique_and_stable(base):
     ids = [mutant.id for mutant in all_mutants(base)]
@@ -55,6 +56,7 @@ def test_ids_are_unique_and_stable(base):
     assert [mutant.id for mutant in mutants(kernel(base))] == ids
 
 
+@pytest.mark.slow
 @BOTH
 def test_each_is_well_formed_and_differs_from_its_base(base):
     func = kernel(base)
