@@ -24,10 +24,14 @@ def value(entry: Mapping[str, Any], peer: str, kind: str) -> float | None:
 
 
 def ratio(entry: Mapping[str, Any], kind: str) -> tuple[float, str] | None:
-    """Ours over the fastest peer, and that peer's name; None if one of the two is missing."""
+    """Ours over the fastest peer, and that peer's name; None if one of the two is missing.
+
+    Our own kernel without groups takes a peer's place where there is none.
+    """
     ours = value(entry, OURS, kind)
-    others = {name: value(entry, name, kind) for name in entry["results"] if name in PEERS}
-    measured = {name: tflops for name, tflops in others.items() if tflops is not None}
+    others = {name: value(entry, name, kind) for name in entry["results"] if name != OURS}
+    found = {name: tflops for name, tflops in others.items() if tflops is not None}
+    measured = {name: tflops for name, tflops in found.items() if name in PEERS} or found
     if ours is None or not measured:
         return None
     best = max(measured, key=lambda name: measured[name])

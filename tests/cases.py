@@ -85,8 +85,8 @@ CONFIGURATIONS = (
         checked=(*DATA, "rescale_some_rows"),
         by_command=True,
     ),
-    _by_head(_proved("causal_four_heads", (1, 384, 384, 4, 4, 128), True)),
-    _by_head(_proved("causal_batch_2_ratio_8", (2, 128, 384, 8, 1, 128), True)),
+    _by_head(_proved("causal_four_heads", (1, 256, 256, 4, 4, 128), True)),
+    _by_head(_proved("causal_batch_2_ratio_8", (2, 128, 256, 8, 1, 128), True)),
     _proved("causal_rows_without_keys", (1, 512, 256, 1, 1, 128), True),
     _by_head(_proved("three_tasks_a_cta_correction", (1, 256, 256, 3, 3, 128), persistent_ctas=1)),
     _by_head(

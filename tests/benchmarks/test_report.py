@@ -34,8 +34,10 @@ def test_ratio_is_ours_over_the_fastest_peer(made):
     assert report.ratio(second, "cool") == (0.75, "cudnn")
     assert report.ratio(third, "steady") is None
     assert report.geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
-    first["results"]["repeated"] = measured(700.0)  # our own kernel, no peer
+    first["results"]["repeated"] = measured(750.0)  # our own kernel, no peer
     assert report.ratio(first, "steady") == (1.2, "cudnn")
+    del first["results"]["cudnn"]
+    assert report.ratio(first, "steady") == (0.8, "repeated")
 
 
 def test_rows_have_clock_and_power_beside_every_number(made):

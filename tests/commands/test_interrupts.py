@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from typer import Typer
@@ -13,6 +16,8 @@ from typer.testing import CliRunner
 from tirx_attn.commands import interrupts
 from tirx_attn.commands.output import Reporter
 from tirx_attn.commands.wrap import command
+
+ROOT = Path(__file__).parents[2]
 
 
 def outcome(body):
@@ -69,3 +74,31 @@ def test_a_handler_of_somebody_else_stays():
             assert signal.getsignal(signal.SIGTERM) is own
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+PROGRAM = """
+import os
+from typer import Typer
+from tirx_attn.commands.wrap import command
+
+def body() -> bool:
+    exec("os.kill(os.getpid(), {number})")
+    return True
+
+app = Typer()
+app.command()(command(body))
+app()
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_status_is_ours_where_the_signal_falls_into_code_given_as_text(tmp_path, number, status):
+    """CPython would end such a process by SIGINT."""
+    (tmp_path / "program.py").write_text(PROGRAM.format(number=int(number)))
+    command = [sys.executable, "-m", "program"]
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (status, "")
+    assert "interrupted" in done.stderr

@@ -15,6 +15,15 @@ from typing import Any
 
 _DEFAULTS: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked the command to end.
+
+    It is a class of its own, since CPython ends a process by SIGINT, whatever its exit status, once a plain
+    KeyboardInterrupt has left code that exec() was given as text, even where it was caught; TVM's parser has such code.
+    """
+
+
 _received: int | None = None
 
 
@@ -27,10 +36,10 @@ def check() -> None:
     """End here if a signal asked for it.
 
     Raises:
-        KeyboardInterrupt: one did.
+        Interrupted: one did.
     """
     if _received is not None:
-        raise KeyboardInterrupt
+        raise Interrupted
 
 
 @contextmanager
@@ -55,4 +64,4 @@ def watched() -> Iterator[None]:
 def _receive(number: int, _frame: Any) -> None:
     global _received
     _received = number
-    raise KeyboardInterrupt
+    raise Interrupted
