@@ -176,7 +176,7 @@ def test_what_the_host_pays_for_a_call():
     with torch.inference_mode():
         found = host_microseconds(calls, torch.cuda.synchronize)
     print("\nhost time per call in us:", {name: round(each, 1) for name, each in found.items()})
-    assert found["kernel"] <= 0.55 * found["scaled_dot_product_attention"]
+    assert found["kernel"] <= 0.5 * found["scaled_dot_product_attention"]
     assert found["flash_attention"] <= found["scaled_dot_product_attention"]
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
 
 from tests.runtime.artifacts import CONFIG, content
+from tirx_attn.family import plan_for
 from tirx_attn.runtime import KernelCache
 from tirx_attn.runtime.artifact import unseal
 
 SHAPE = "_,_,_,4,2,128"
+CONFIG_FULL = replace(CONFIG, is_causal=False)
 
 
 @pytest.fixture
@@ -21,8 +24,6 @@ def calls(monkeypatch):
 
     def library(config, arch, schedule, timeout):
         made.append((config, arch, schedule, timeout))
-        from tirx_attn.family import plan_for
-
         return content(config=config, arch=arch, schedule=plan_for(config, schedule, arch).schedule)
 
     monkeypatch.setattr(import_module("tirx_attn.runtime.export"), "library", library)
@@ -48,13 +49,8 @@ class TestExport:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.sm_100a.so", "a.sm_90a.so"]
         assert [arch for _, arch, _, _ in calls] == ["sm_100a", "sm_90a"]
         config, _, schedule, timeout = calls[0]
-        assert (config.dtype, config.return_lse, config.scale, schedule, timeout) == (
-            "bfloat16",
-            True,
-            "runtime",
-            None,
-            77,
-        )
+        assert (config.dtype, config.return_lse, config.scale) == ("bfloat16", True, "runtime")
+        assert (schedule, timeout) == (plan_for(config, arch="sm_100a").schedule, 77)
         assert "a.sm_90a.so" in result.stdout
         assert "apache-tvm 0.27." in result.stdout
 
@@ -64,6 +60,17 @@ class TestExport:
         )
         assert result.exit_code == 0, result.stderr
         assert calls[0][2].stagger is True
+
+
+    def test_a_knob_leaves_what_is_tuned_for_each_architecture(self, tirx_attn, calls, tmp_path):
+        archs = ("sm_100a", "sm_103a")
+        options = [word for arch in archs for word in ("--arch", arch)]
+        path = str(tmp_path / "a.so")
+        result = tirx_attn("export", "--shape", SHAPE, *options, "--schedule", "stagger=true", "-o", path)
+        assert result.exit_code == 0, result.stderr
+        tuned = [replace(plan_for(CONFIG_FULL, arch=arch).schedule, stagger=True) for arch in archs]
+        assert [schedule for _, _, schedule, _ in calls] == tuned
+        assert tuned[0] != tuned[1]
 
 
 class TestCache:

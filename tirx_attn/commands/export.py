@@ -25,6 +25,7 @@ from tirx_attn.commands.wrap import command
 from tirx_attn.family import DEFAULT_ARCH
 from tirx_attn.runtime.artifact import unseal
 from tirx_attn.runtime.export import export as export_kernel
+from tirx_attn.runtime.export import path_for
 from tirx_attn.runtime.nvrtc import DEFAULT_SECONDS
 
 
@@ -62,18 +63,19 @@ def export(
     if not path.parent.is_dir() or path.is_dir():
         raise ArgumentError(f"-o {path}: allowed are files in a folder that exists")
     reporter = output.Reporter(len(problems) if len(problems) > 1 else None)
-    chosen = problems[0].schedule if schedule else None
-    names = [each.arch for each in problems]
-    with reporter.step(f"{', '.join(names)}: {problems[0].title}, to a shared library") as note:
-        files = export_kernel(problems[0].config, path, names, schedule=chosen, timeout=seconds, progress=note)
-    records = [_record(file) for file in files]
+    records = []
+    for each in problems:  # one by one, since what is tuned differs between architectures
+        file = path if len(problems) == 1 else path_for(path, each.arch)
+        with reporter.step(f"{each.arch}: {each.title}, to a shared library"):
+            export_kernel(each.config, file, (each.arch,), schedule=each.schedule, timeout=seconds)
+        records.append(_record(file))
     if as_json:
         output.print_json({"command": "export", "verdict": "passed", "files": records})
         return True
     made = output.table(problems[0].title, "file", "arch", "bytes", "made with")
-    for each in records:
-        versions = ", ".join(f"{name} {version}" for name, version in sorted(each["versions"].items()))
-        made.add_row(each["path"], each["arch"], f"{each['bytes']:,}", versions)
+    for record in records:
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(record["versions"].items()))
+        made.add_row(record["path"], record["arch"], f"{record['bytes']:,}", versions)
     output.stdout().print(made)
     return True
 

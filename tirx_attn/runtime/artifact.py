@@ -7,9 +7,11 @@ that; the mark of the format. A loader of shared libraries looks at the first pa
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -24,6 +26,15 @@ FORMAT = 1
 MARK = b"TIRXATTN"
 LENGTH = struct.Struct("<Q")
 TAIL_SIZE = LENGTH.size + hashlib.sha256().digest_size + len(MARK)
+
+
+def installed(*names: str) -> dict[str, str]:
+    """Package -> version of those that are installed: the package itself may run from its source."""
+    found = {}
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ def unseal(content: bytes, name: str) -> Description:
         if data["format"] != FORMAT:
             raise ArtifactError(f"{name}: the file has format {data['format']}, allowed is {FORMAT}: export it again")
         return Description.of(data)
+    except ArtifactError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, ArtifactError):
-            raise
         raise ArtifactError(f"{name}: the description cannot be read ({error!r:.200}): export it again") from error

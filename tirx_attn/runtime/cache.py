@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import logging
 import os
@@ -17,7 +16,7 @@ from typing import Any
 
 from tirx_attn.config import AttentionConfig
 from tirx_attn.family import DEFAULT_ARCH, AnySchedule, plan_for
-from tirx_attn.runtime.artifact import FORMAT, Description, unseal
+from tirx_attn.runtime.artifact import FORMAT, Description, installed, unseal
 from tirx_attn.runtime.errors import ArtifactError, CompileError
 from tirx_attn.runtime.export import library
 from tirx_attn.runtime.files import write_atomic
@@ -26,7 +25,7 @@ from tirx_attn.runtime.nvrtc import DEFAULT_SECONDS
 FOLDER_VARIABLE, LIMIT_VARIABLE = "TIRX_ATTN_CACHE", "TIRX_ATTN_CACHE_BYTES"
 
 DEFAULT_LIMIT = 1 << 30
-"""Bytes of all entries; some 350 KB each."""
+"""Bytes of all entries. docs/runtime.md has the size of one."""
 
 NOTE_SECONDS = 5.0
 """How long to wait for another process before saying so."""
@@ -192,11 +191,7 @@ def key(config: AttentionConfig, arch: str, schedule: AnySchedule) -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+    return installed(*PACKAGES)
 
 
 @cache

@@ -17,10 +17,12 @@ def arch_of(index: int = 0) -> str | None:
         index: the driver's number of the device.
     """
     try:
-        driver = ctypes.CDLL(DRIVER)
-        driver.cuInit, driver.cuDeviceGet, driver.cuDeviceGetAttribute  # noqa: B018  (a stand-in may lack them)
-    except (OSError, AttributeError):
+        return _asked(ctypes.CDLL(DRIVER), index)
+    except (OSError, AttributeError):  # no library, or one of this name that stands in for it
         return None
+
+
+def _asked(driver: ctypes.CDLL, index: int) -> str | None:
     device, number = ctypes.c_int(), ctypes.c_int()
     if driver.cuInit(0) != 0 or driver.cuDeviceGet(ctypes.byref(device), index) != 0:
         return None

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import importlib.metadata
 import json
 import pickle
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tirx_attn.family import build_planned, family_of, plan_for
-from tirx_attn.runtime.artifact import Description
+from tirx_attn.runtime.artifact import Description, installed
 from tirx_attn.runtime.builder import compile_planned
 from tirx_attn.runtime.errors import CompileError, ToolchainError
 from tirx_attn.runtime.export import DESCRIPTION, FAILURE, LIBRARY
@@ -100,12 +98,8 @@ def export(config: AttentionConfig, schedule: AnySchedule | None, arch: str, pat
 
 
 def versions(nvrtc: str) -> dict[str, str]:
-    """Versions of what makes a kernel; the package itself may run from its source."""
-    found = {"nvidia-cuda-nvrtc": nvrtc}
-    for name in ("apache-tvm", "apache-tvm-ffi", "tirx-attn"):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+    """Versions of what makes a kernel."""
+    return installed("apache-tvm", "apache-tvm-ffi", "tirx-attn") | {"nvidia-cuda-nvrtc": nvrtc}
 
 
 def load_stand_ins(folder: Path) -> None:
