@@ -81,8 +81,18 @@ import os
 from typer import Typer
 from tirx_attn.commands.wrap import command
 
-def body() -> bool:
+class Finalised:
+    def __del__(self):
+        os.kill(os.getpid(), {number})
+
+def text() -> None:
     exec("os.kill(os.getpid(), {number})")
+
+def finaliser() -> None:
+    Finalised()
+
+def body() -> bool:
+    {place}()
     return True
 
 app = Typer()
@@ -91,14 +101,30 @@ app()
 """
 
 
+@pytest.mark.parametrize("place", ["text", "finaliser"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_status_is_ours_where_the_signal_falls_into_code_given_as_text(tmp_path, number, status):
-    """CPython would end such a process by SIGINT."""
-    (tmp_path / "program.py").write_text(PROGRAM.format(number=int(number)))
+def test_status_and_message_are_ours_wherever_the_signal_falls(tmp_path, number, status, place):
+    """CPython would end a process by SIGINT after text given to exec, and print a traceback after a finaliser."""
+    (tmp_path / "program.py").write_text(PROGRAM.format(number=int(number), place=place))
     command = [sys.executable, "-m", "program"]
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     done = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout) == (status, "")
-    assert "interrupted" in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("interrupted")
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+
+
+def test_what_others_drop_is_still_reported(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: reported.append(dropped.exc_type))
+
+    class Faulty:
+        def __del__(self):
+            raise OSError
+
+    with interrupts.watched():
+        Faulty()
+    assert reported == [OSError]

@@ -1,13 +1,14 @@
 """Ctrl-C and SIGTERM while a command runs.
 
 Both are raised as KeyboardInterrupt, so that children and temporary files are cleaned up on the way out. TVM may turn
-what a signal handler raises into an error of its own, or drop it; so the signal is remembered, and raised once more at
-the next step of the command.
+what a signal handler raises into an error of its own, or drop it, and Python drops it in a finaliser or a callback of
+a weak reference; so the signal is remembered, and raised once more at the next step of the command.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,14 @@ def watched() -> Iterator[None]:
         return
     _received = None
     taken = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) is default]
+    report_dropped = sys.unraisablehook
+
+    def report(dropped: Any) -> None:
+        # A dropped Interrupted is remembered: nothing is lost that a traceback should tell.
+        if not (dropped.exc_type and issubclass(dropped.exc_type, Interrupted)):
+            report_dropped(dropped)
+
+    sys.unraisablehook = report
     for number in taken:
         signal.signal(number, _receive)
     try:
@@ -58,6 +67,7 @@ def watched() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, _DEFAULTS[number])
+        sys.unraisablehook = report_dropped
         _received = None
 
 
