@@ -77,6 +77,15 @@ class Cubin:
     _memo: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
+    @classmethod
+    def of_image(cls, image: bytes) -> Cubin:
+        """Machine code that was compiled elsewhere: no log, no NVRTC version; the architecture as the file tells.
+
+        Raises:
+            CompileError: `image` is no ELF file or is cut short.
+        """
+        return cls(elf.architecture(image), image, "", "", "", 0.0)
+
     @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the `__global__` functions in it."""

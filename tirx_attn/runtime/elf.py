@@ -102,9 +102,23 @@ def kernels(image: bytes) -> list[KernelFacts]:
 
 def assembler_version(image: bytes) -> str:
     """Release of the assembler that made the code, such as 13.2.78; empty where the file does not tell."""
+    return _assembler_note(image, rb"release [\d.]+, V([\d.]+)")
+
+
+def architecture(image: bytes) -> str:
+    """Architecture that the assembler was told, such as sm_100a; empty where the file does not tell."""
+    return _assembler_note(image, rb"-arch[ =]+(sm_\w+)")
+
+
+def code(image: bytes, kernel: str) -> bytes:
+    """Encoded instructions of one kernel; empty where there is no such kernel."""
+    return next((section.data for section in sections(image) if section.name == f".text.{kernel}"), b"")
+
+
+def _assembler_note(image: bytes, pattern: bytes) -> str:
     for section in sections(image):
         if section.name == ".note.nv.tkinfo":
-            match = re.search(rb"release [\d.]+, V([\d.]+)", section.data)
+            match = re.search(pattern, section.data)
             return match.group(1).decode() if match else ""
     return ""
 

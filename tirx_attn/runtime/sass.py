@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _FUNCTION = re.compile(r"^\.text\.(?P<name>\S+):\s*$")
+_LABEL = re.compile(r"^(?P<name>\.?[$\w]+(?:\.[$\w]+)*):\s*$")
 _INSTRUCTION = re.compile(
-    r"^\s*/\*(?P<address>[0-9a-f]{4,})\*/\s+(?:@!?U?P[T0-9]\s+)?(?P<opcode>[A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)"
-    r"\s*(?P<operands>[^;]*);"
+    r"^\s*/\*(?P<address>[0-9a-f]{4,})\*/\s+(?:@(?P<guard>!?U?P[T0-9])\s+)?"
+    r"(?P<opcode>[A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*(?P<operands>[^;]*);"
 )
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One machine instruction; the guard predicate is left out of `opcode` and `operands`."""
+    """One machine instruction.
+
+    Attributes:
+        address: of its first byte, from the start of the kernel.
+        opcode: with its modifiers, such as MUFU.EX2.
+        operands: as nvdisasm writes them.
+        guard: predicate under which it takes effect, such as !P0; empty where it always does.
+    """
 
     address: int
     opcode: str
     operands: str
+    guard: str = ""
 
     @property
     def name(self) -> str:
@@ -28,14 +38,33 @@ class Instruction:
 
 def instructions(text: str, kernel: str) -> list[Instruction]:
     """Instructions of one kernel in address order."""
-    found: list[Instruction] = []
+    return [
+        Instruction(int(found["address"], 16), found["opcode"], found["operands"].strip(), found["guard"] or "")
+        for line in _lines(text, kernel)
+        if (found := _INSTRUCTION.match(line))
+    ]
+
+
+def labels(text: str, kernel: str) -> dict[str, int]:
+    """Address of each label of one kernel; one behind the last instruction has none."""
+    found: dict[str, int] = {}
+    open_names: list[str] = []
+    for line in _lines(text, kernel):
+        if label := _LABEL.match(line):
+            open_names.append(label["name"])
+        elif instruction := _INSTRUCTION.match(line):
+            found |= dict.fromkeys(open_names, int(instruction["address"], 16))
+            open_names.clear()
+    return found
+
+
+def _lines(text: str, kernel: str) -> Iterator[str]:
     inside = False
     for line in text.splitlines():
         if function := _FUNCTION.match(line):
             inside = function["name"] == kernel
-        elif inside and (match := _INSTRUCTION.match(line)):
-            found.append(Instruction(int(match["address"], 16), match["opcode"], match["operands"].strip()))
-    return found
+        elif inside:
+            yield line
 
 
 def spill_instructions(code: list[Instruction]) -> int:

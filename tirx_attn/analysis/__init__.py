@@ -1,0 +1,11 @@
+"""What a kernel's machine code says about its speed, read without running it.
+
+`code_report` reads one cubin: the loop of each role, its instructions by kind, its issue stalls.
+"""
+
+from __future__ import annotations
+
+from tirx_attn.analysis.code import CodeReport, code_report
+from tirx_attn.analysis.loop import RoleLoop
+
+__all__ = ["CodeReport", "RoleLoop", "code_report"]
