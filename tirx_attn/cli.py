@@ -12,6 +12,7 @@ import typer
 from tirx_attn.commands.build import build
 from tirx_attn.commands.cache import cache
 from tirx_attn.commands.check import check
+from tirx_attn.commands.code import code
 from tirx_attn.commands.demo import demo
 from tirx_attn.commands.export import export
 from tirx_attn.commands.mutants import mutants
@@ -37,6 +38,8 @@ EXAMPLES = """Examples:
 
   tirx-attn check --shape 1,256,256,2,1,128 --causal --schedule stagger=true
 
+  tirx-attn code --shape 1,8192,8192,32,32,128 --causal
+
   tirx-attn mutants --simulate none
 
   tirx-attn cache
@@ -51,7 +54,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for function in (demo, build, export, check, plan, mutants, cache):
+for function in (demo, build, export, check, plan, code, mutants, cache):
     app.command()(function)
 
 
@@ -80,4 +83,3 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without the field's symbols shows "?" for them
     app(prog_name="tirx-attn")
-

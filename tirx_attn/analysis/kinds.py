@@ -8,47 +8,27 @@ from collections.abc import Iterable
 
 from tirx_attn.runtime.sass import Instruction
 
-_BY_NAME = {
-    name: kind
-    for kind, names in {
-        "FFMA2": "FFMA2",
-        "FFMA": "FFMA",
-        "FMUL2": "FMUL2",
-        "FMUL": "FMUL",
-        "FADD2": "FADD2",
-        "FADD": "FADD",
-        "FMNMX3": "FMNMX3",
-        "FMNMX": "FMNMX",
-        "F2FP": "F2FP",
-        "LDTM": "LDTM",
-        "STTM": "STTM",
-        "HGMMA": "HGMMA",
-        "SHFL": "SHFL",
-        "BAR": "BAR",
-        "SYNCS": "SYNCS",
-        "BRA": "BRA BRX BRXU JMP BSSY BSYNC CALL RET EXIT",
-        "R2UR/S2R": "R2UR S2R S2UR CS2R",
-        "MOV": "MOV",
-        "UMOV": "UMOV",
-        "IMAD": "IMAD",
-        "FSEL/SEL": "FSEL SEL",
-        "FSETP": "FSETP",
-        "integer": "IADD IADD3 ISETP LEA LOP3 PLOP3 PRMT R2P SHF VIADD VIADDMNMX VIMNMX VIMNMX3",
-        "LDS/STS": "LDS STS",
-        "LDL/STL": "LDL STL",
-        "UTCBAR": "UTCBAR",
-        "UTMALDG": "UTMALDG",
-        "uniform": "ELECT LDCU VOTEU",
-        "FENCE": "FENCE MEMBAR DEPBAR",
-        "VOTE": "VOTE",
-        "NOP": "NOP",
-    }.items()
-    for name in names.split()
-}
-
 EXP2, OTHER_MUFU, MMA, REST = "MUFU.EX2", "MUFU.other", "UTC*MMA", "rest"
 
-KINDS = (EXP2, OTHER_MUFU, *dict.fromkeys(_BY_NAME.values()), MMA, REST)
+_ARITHMETIC = ("FFMA2", "FFMA", "FMUL2", "FMUL", "FADD2", "FADD", "FMNMX3", "FMNMX", "F2FP", "IMAD", "FSETP")
+_DATA_AND_BARRIERS = ("MOV", "UMOV", "LDTM", "STTM", "SHFL", "VOTE", "SYNCS", "BAR", "NOP")
+_UNITS = ("HGMMA", "UTCBAR", "UTMALDG")
+_GROUPS = {
+    "FSEL/SEL": "FSEL SEL",
+    "integer": "IADD IADD3 ISETP LEA LOP3 PLOP3 PRMT R2P SHF VIADD VIADDMNMX VIMNMX VIMNMX3",
+    "R2UR/S2R": "R2UR S2R S2UR CS2R",
+    "uniform": "ELECT LDCU VOTEU",
+    "LDS/STS": "LDS STS",
+    "LDL/STL": "LDL STL",
+    "FENCE": "FENCE MEMBAR DEPBAR",
+    "BRA": "BRA BRX BRXU JMP BSSY BSYNC CALL RET EXIT",
+}
+_BY_NAME = {
+    **{name: name for name in _ARITHMETIC + _DATA_AND_BARRIERS + _UNITS},
+    **{name: kind for kind, names in _GROUPS.items() for name in names.split()},
+}
+
+KINDS = (EXP2, OTHER_MUFU, *_ARITHMETIC, MMA, *_UNITS, *_DATA_AND_BARRIERS, *_GROUPS, REST)
 """All kinds, in the order of the tables."""
 
 # ptxas spreads moves over the pipes: a multiply-add of zeros gives its last operand.

@@ -25,14 +25,13 @@ OPEN = "_"
 
 # Help is Markdown: outside of backticks, two underscores would be emphasis.
 SIZES_HELP = "Batch, query and key lengths, query and K/V heads, head size (64 or 128)."
-ShapeOption = Annotated[
-    str,
-    typer.Option(
-        "--shape",
-        metavar=",".join(SIZE_NAMES),
-        help=f"{SIZES_HELP} `{OPEN}` leaves {', '.join(RUN_TIME_NAMES[:-1])} or {RUN_TIME_NAMES[-1]} to run time.",
-    ),
-]
+_SHAPE = typer.Option(
+    "--shape",
+    metavar=",".join(SIZE_NAMES),
+    help=f"{SIZES_HELP} `{OPEN}` leaves {', '.join(RUN_TIME_NAMES[:-1])} or {RUN_TIME_NAMES[-1]} to run time.",
+)
+ShapeOption = Annotated[str, _SHAPE]
+OptionalShapeOption = Annotated[str | None, _SHAPE]
 FixedShapeOption = Annotated[str, typer.Option("--shape", metavar=",".join(SIZE_NAMES), help=SIZES_HELP)]
 DtypeOption = Annotated[
     str, typer.Option("--dtype", metavar="|".join(DTYPES.values()), help="Data type of Q, K, V and O.")

@@ -82,7 +82,7 @@ class Cubin:
         """Machine code that was compiled elsewhere: no log, no NVRTC version; the architecture as the file tells.
 
         Raises:
-            CompileError: `image` is no ELF file or is cut short.
+            CompileError: `image` is no ELF file of a GPU or is cut short.
         """
         return cls(elf.architecture(image), image, "", "", "", 0.0)
 

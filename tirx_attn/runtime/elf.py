@@ -17,6 +17,9 @@ _SIZED_VALUE = 4
 SYSTEM_SMEM = 1024
 """Bytes that the system keeps at the start of every CTA's shared memory; .nv.shared sections count them."""
 
+_NVIDIA_GPU = 190
+"""Machine number in the ELF header of a cubin."""
+
 _NOBITS = 8
 _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -44,13 +47,15 @@ class KernelFacts:
 
 
 def sections(image: bytes) -> list[Section]:
-    """All sections of a 64-bit little-endian ELF file.
+    """All sections of a GPU's 64-bit little-endian ELF file.
 
     Raises:
         CompileError: `image` is no such file or is cut short.
     """
     if image[:6] != b"\x7fELF\x02\x01":
         raise CompileError("the machine code is not a 64-bit ELF file")
+    if int.from_bytes(image[0x12:0x14], "little") != _NVIDIA_GPU:
+        raise CompileError("the machine code is not for an NVIDIA GPU")
     try:
         (table,) = struct.unpack_from("<Q", image, 0x28)
         count, names = struct.unpack_from("<HH", image, 0x3C)
