@@ -1,5 +1,6 @@
 # make demo   set everything up and run the main job      make test   all tests (installs torch as well)
 # make quick  tests that need no simulator and no torch   make lint   ruff and mypy
+# make figures    the tables of docs/machine_code.md, after a change to a kernel
 # make kernels    libraries of the sm_90a kernels, in build/sm_90a
 # make test-gpu   what needs an H200, with those libraries; PYTHON and LIBRARIES say whose, where there is no .venv
 BIN := .venv/bin
@@ -7,7 +8,7 @@ QUICK := not simulator and not torch and not slow and not gpu
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test quick kernels test-gpu lint setup-demo setup-test setup-quick lock clean
+.PHONY: demo test quick kernels figures test-gpu lint setup-demo setup-test setup-quick lock clean
 
 demo: setup-demo
 	$(BIN)/tirx-attn demo
@@ -22,6 +23,9 @@ quick: setup-quick
 
 kernels: setup-demo
 	$(BIN)/python -m tests.engines build/sm_90a
+
+figures: setup-quick
+	$(BIN)/python scripts/machine_code_page.py
 
 PYTHON ?= $(BIN)/python
 test-gpu:

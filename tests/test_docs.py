@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import machine_code_page
 from tirx_attn.barriers import page
 from tirx_attn.commands.arguments import parse_changes, parse_problem
 from tirx_attn.config import AttentionConfig
@@ -110,6 +111,15 @@ def test_commands_of_the_pages_can_be_read(tirx_attn_commands):
 def tirx_attn_commands() -> list[str]:
     text = "\n".join(path.read_text() for path in PAGES)
     return [found.strip("`") for found in re.findall(r"`tirx-attn [a-z][^`]*`|(?<=    )tirx-attn [a-z].*", text)]
+
+
+@pytest.mark.slow
+def test_the_machine_code_page_has_what_its_commands_print():
+    page = (ROOT / "docs" / "machine_code.md").read_text()
+    sections = list(machine_code_page.TABLES.finditer(page))
+    assert len(sections) == page.count("--markdown\n") == 4
+    for section in sections:
+        assert section["tables"].strip() == machine_code_page.printed(section["command"]).strip(), "run: make figures"
 
 
 @pytest.mark.slow

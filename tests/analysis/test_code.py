@@ -47,6 +47,8 @@ def test_every_loop_as_another_reader_sees_it():
         assert loop.rescales == expected.get("rescale_exp2", 0)
         assert list(loop.p_arrivals) == expected.get("p_arrivals", [])
         assert list(loop.phases) == expected.get("phases", [loop.stalls, 0, 0])
+        if loop.always_instructions == loop.instructions:
+            assert (loop.always_p_arrivals, loop.always_phases) == (loop.p_arrivals, loop.phases)
 
 
 def test_the_same_loops_are_shown():
@@ -110,7 +112,7 @@ def built(arch: str, is_causal: bool, head_size: int = 128) -> tuple[Build, Code
 def check_sums(report: CodeReport) -> None:
     for loop in report.loops:
         assert sum(loop.kinds.values()) == loop.instructions
-        assert sum(loop.phases) == loop.stalls
+        assert (sum(loop.phases), sum(loop.always_phases)) == (loop.stalls, loop.always_stalls)
         assert 0 < loop.always_instructions <= loop.instructions
         assert 0 < loop.always_stalls <= loop.stalls
         assert "LDL/STL" not in loop.kinds
@@ -131,6 +133,7 @@ def test_facts_of_the_blackwell_kernel(is_causal, head_size):
         assert (loop.ldtm_columns, loop.sttm_columns) == (128, 64)
         assert len(loop.p_arrivals) == len(made.plan.schedule.pv_split)
         assert list(loop.p_arrivals) == sorted(loop.p_arrivals)
+        assert len(loop.always_p_arrivals) == len(loop.p_arrivals)  # both parts of P, whatever the path
     assert softmax.emulated == made.plan.schedule.emulated_exponentials
     assert masked.emulated == 0
     # QK of K = 16 over the head size, PV of K = 16 over the keys, for each of the query tiles of an iteration.

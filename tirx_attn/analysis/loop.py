@@ -39,6 +39,8 @@ class RoleLoop:
         p_arrivals: cycles from `start` to each arrival at an mbarrier after the first store of P to TMEM.
         phases: cycles before the first MUFU.EX2, from it to the last, from the last to the end; all before where there
             are none.
+        always_p_arrivals, always_phases: the same without the instructions that only some iterations run; for a
+            "masked" with several paths the ones to compare.
         ldtm_columns, sttm_columns: columns of TMEM that are loaded and stored.
         out_of_line: instructions of the loop that lie elsewhere.
     """
@@ -58,6 +60,8 @@ class RoleLoop:
     rescales: int
     p_arrivals: tuple[int, ...]
     phases: tuple[int, int, int]
+    always_p_arrivals: tuple[int, ...]
+    always_phases: tuple[int, int, int]
     ldtm_columns: int
     sttm_columns: int
     out_of_line: int
@@ -78,12 +82,8 @@ class RoleLoop:
 
     def to_dict(self) -> dict[str, object]:
         """The fields as a JSON-able dict."""
-        return {
-            **asdict(self),
-            "surrounds": self.surrounds and list(self.surrounds),
-            "p_arrivals": list(self.p_arrivals),
-            "phases": list(self.phases),
-        }
+        made = asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in made.items()}
 
 
 def measure(body: Body, *, head_size: int, elements_per_tile: int) -> RoleLoop:
@@ -117,6 +117,8 @@ def measure(body: Body, *, head_size: int, elements_per_tile: int) -> RoleLoop:
         rescales=exp2 + emulated - elements if has_rows else 0,
         p_arrivals=_p_arrivals(body.lines) if has_rows else (),
         phases=_phases(body.lines),
+        always_p_arrivals=_p_arrivals(body.always) if has_rows else (),
+        always_phases=_phases(body.always),
         ldtm_columns=columns["LDTM"],
         sttm_columns=columns["STTM"],
         out_of_line=body.out_of_line,

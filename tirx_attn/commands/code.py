@@ -145,7 +145,6 @@ def loop_rows(report: CodeReport, loop: RoleLoop) -> dict[str, str]:
     rows = {
         "from": f"{loop.start:#x}",
         "to": f"{loop.end:#x}",
-        **({"around": f"{loop.surrounds[0]:#x} to {loop.surrounds[1]:#x}"} if loop.surrounds else {}),
         "tiles an iteration": f"{loop.tiles:g}",
         "instructions": per_tile(loop.instructions),
         "instructions, always": per_tile(loop.always_instructions),
@@ -161,6 +160,13 @@ def loop_rows(report: CodeReport, loop: RoleLoop) -> dict[str, str]:
             "cycles to the P arrivals": ", ".join(map(str, loop.p_arrivals)) or "-",
             "cycles before, over, after MUFU": ", ".join(map(str, loop.phases)),
         }
+        if loop.always_stalls != loop.stalls:
+            rows |= {
+                "cycles to the P arrivals, always": ", ".join(map(str, loop.always_p_arrivals)) or "-",
+                "cycles before, over, after MUFU, always": ", ".join(map(str, loop.always_phases)),
+            }
+    if loop.surrounds:
+        rows["around"] = f"{loop.surrounds[0]:#x} to {loop.surrounds[1]:#x}"
     return rows | {kind: per_tile(count) for kind, count in loop.kinds.items()}
 
 
