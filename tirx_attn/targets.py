@@ -27,6 +27,9 @@ class Target:
         named_barriers: hardware named barriers per CTA; barrier 0 belongs to the CTA-wide sync.
         mma_flop_per_clock: dense fp16 floating-point operations per clock and SM.
         exp2_per_clock: MUFU.EX2 results per clock and SM.
+        fma_per_clock: fp32 fused multiply-adds per clock and SM; an addition or a multiplication counts as one.
+        smem_bytes_per_clock: bytes that shared memory moves per clock and SM.
+        hbm_tb_per_second: bandwidth of the global memory, in 10**12 bytes per second.
         clock_ghz: boost clock.
     """
 
@@ -41,7 +44,20 @@ class Target:
     named_barriers: int
     mma_flop_per_clock: int
     exp2_per_clock: int
+    fma_per_clock: int
+    smem_bytes_per_clock: int
+    hbm_tb_per_second: float
     clock_ghz: float
+
+    @property
+    def mma_tflops(self) -> float:
+        """Dense fp16 peak of the tensor cores at the boost clock, in 10**12 floating-point operations per second."""
+        return self.sms * self.mma_flop_per_clock * self.clock_ghz / 1e3
+
+    @property
+    def balance(self) -> float:
+        """Floating-point operations per byte of global memory from which on the tensor cores are the limit."""
+        return self.mma_tflops / self.hbm_tb_per_second
 
 
 B200 = Target(
@@ -56,6 +72,9 @@ B200 = Target(
     named_barriers=16,
     mma_flop_per_clock=8192,
     exp2_per_clock=16,
+    fma_per_clock=128,
+    smem_bytes_per_clock=128,
+    hbm_tb_per_second=8.0,
     clock_ghz=1.85,
 )
 
@@ -71,6 +90,9 @@ B300 = Target(
     named_barriers=16,
     mma_flop_per_clock=8192,
     exp2_per_clock=32,
+    fma_per_clock=128,
+    smem_bytes_per_clock=128,
+    hbm_tb_per_second=8.0,
     clock_ghz=1.85,
 )
 
@@ -86,6 +108,9 @@ H200 = Target(
     named_barriers=16,
     mma_flop_per_clock=4096,
     exp2_per_clock=16,
+    fma_per_clock=128,
+    smem_bytes_per_clock=128,
+    hbm_tb_per_second=4.8,
     clock_ghz=1.98,
 )
 

@@ -1,4 +1,4 @@
-"""What a kernel's machine code says about its speed, read without running it.
+"""What can be said of a kernel without running it: machine code, timeline, roofline and traffic, arithmetic.
 
 `code_report` reads one cubin: the loop of each role, its instructions by kind, its issue stalls.
 """
