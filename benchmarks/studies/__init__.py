@@ -1,0 +1,1 @@
+"""Studies of the kernel in numbers and pictures: `python -m benchmarks.studies`."""
