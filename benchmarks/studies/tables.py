@@ -99,7 +99,7 @@ STUDIES = (
     Study(
         "order",
         (
-            ("SMs of", "gpu", ""),
+            ("on", "gpu", ""),
             ("tasks", "shape", ""),
             ("least", "least", "{:,.1f}"),
             ("arrival", "arrival", "{:,}"),
