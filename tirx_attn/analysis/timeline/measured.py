@@ -1,0 +1,120 @@
+"""Figures of a kernel's own machine code, as the model takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tirx_attn.analysis.code import CodeReport, code_report
+from tirx_attn.analysis.listing import Line, listing
+from tirx_attn.analysis.roles import CONSUMER, SOFTMAX, Body, role_bodies
+from tirx_attn.analysis.timeline.figures import CodeFigures, blackwell, hopper
+from tirx_attn.runtime import elf
+from tirx_attn.runtime.cubin import Cubin
+
+EPILOGUE_STALLS = {128: 700.0, 64: 400.0}
+"""By head size: O from where it was summed to staging memory. An assumption; loops of it are too short to tell."""
+
+FRAGMENT_EPILOGUE_STALLS = {128: 350.0, 64: 250.0}
+"""The same where O lies in registers."""
+
+MASKED_STALLS = 240.0
+"""Stall cycles more of a WGMMA kernel's first block, where no loop of the machine code holds it."""
+
+
+def figures_of(cubin: Cubin, head_size: int) -> CodeFigures:
+    """Figures of one kernel.
+
+    Args:
+        cubin: machine code of this package's kernel.
+        head_size: D.
+
+    Raises:
+        CompileError: the cubin cannot be read.
+        ValueError: its loops are not those of the roles.
+    """
+    report = code_report(cubin, head_size=head_size)
+    kernel = report.kernel
+    bodies = role_bodies(listing(cubin.sass(), kernel, elf.code(cubin.image, kernel)))
+    made = _consumer if report.role(CONSUMER) else _softmax
+    return made(report, bodies, head_size)
+
+
+def _softmax(report: CodeReport, bodies: Sequence[Body], head_size: int) -> CodeFigures:
+    loop, masked, correction, mma, load = (
+        report.role(name) for name in ("softmax", "masked", "correction", "mma", "load")
+    )
+    if loop is None or correction is None or mma is None or load is None or len(loop.p_arrivals) != 2:
+        raise ValueError("machine code without the loops of softmax, correction, mma and load: allowed is this kernel's")
+    lines = next(body for body in bodies if body.role == SOFTMAX and body.start == loop.start).lines
+    before, during, _ = loop.phases
+    handed = _positions(lines, "BAR")
+    return blackwell(
+        f"machine code of {report.kernel} ({report.arch})",
+        scores=handed[0] if handed else before,
+        first=loop.p_arrivals[0],
+        last=loop.p_arrivals[1],
+        loop=loop.stalls,
+        mufu=loop.mufu,
+        mufu_span=(before, before + during),
+        instructions=loop.instructions,
+        masked_extra=max(0, masked.always_stalls - loop.stalls) if masked else 0,
+        masked_mufu=masked.mufu if masked else loop.mufu,
+        correction=correction.per_tile(correction.always_stalls),
+        mma=mma.per_tile(mma.always_stalls),
+        load=load.always_stalls,
+        epilogue=EPILOGUE_STALLS[head_size],
+    )
+
+
+def _consumer(report: CodeReport, bodies: Sequence[Body], head_size: int) -> CodeFigures:
+    loop, masked, load = (report.role(name) for name in ("consumer", "masked", "load"))
+    if loop is None or load is None:
+        raise ValueError("machine code without the loops of consumer and load: allowed is this kernel's")
+    always = next(body for body in bodies if body.role == CONSUMER and body.start == loop.start).always
+    spare = loop.stalls - loop.always_stalls
+    before, during, _ = loop.phases
+    is_loop = masked is not None and masked.surrounds is None
+    return hopper(
+        f"machine code of {report.kernel} ({report.arch})",
+        marks=_consumer_marks(always),
+        loop=loop.always_stalls,
+        instructions=loop.always_instructions,
+        mufu=loop.mufu,
+        # What is skipped, the code for large logits, lies between the first exponentials and the others.
+        mufu_span=(before, before + during - spare),
+        masked_extra=masked.always_stalls - loop.always_stalls if masked and is_loop else MASKED_STALLS,
+        load=load.always_stalls,
+        epilogue=FRAGMENT_EPILOGUE_STALLS[head_size],
+    )
+
+
+def _consumer_marks(lines: Sequence[Line]) -> tuple[tuple[str, float], ...]:
+    """Waits, first products and signals of a block, in the order of the machine code."""
+    names = {
+        "SYNCS.PHASECHK": ["wait kv_load.full", "wait kv_load.full"],
+        "BAR.SYNC": ["sync mma_turn"],
+        "BAR.ARV": ["signal mma_turn"],
+        "WARPGROUP.DEPBAR": ["group wait 1", "group wait 0"],
+        "SYNCS.ARRIVE": ["arrive kv_load.empty", "arrive kv_load.empty"],
+    }
+    products = ["product rows_s", "product rows_o"]
+    marks: list[tuple[str, float]] = []
+    clock, waits = 0, 0
+    for line in lines:
+        for opcode, left in names.items():
+            if left and line.opcode.startswith(opcode):
+                waits += opcode == "SYNCS.PHASECHK"
+                marks.append((left.pop(0), float(clock)))
+        if line.name == "HGMMA" and products and waits == 3 - len(products):
+            marks.append((products.pop(0), float(clock)))
+        clock += line.control.stall
+    return tuple(marks)
+
+
+def _positions(lines: Sequence[Line], name: str) -> list[float]:
+    clock, found = 0, []
+    for line in lines:
+        if line.name == name:
+            found.append(float(clock))
+        clock += line.control.stall
+    return found

@@ -1,0 +1,350 @@
+"""Replay of a trace on one SM: when each step happens, who waited for whom, and which chain of steps decided the time.
+
+A discrete-event simulation (SimPy). One partition of the SM stands for the four: the first warp of each warpgroup runs on
+it and shares its MUFU and its issue slot with the others. The tensor pipe, TMA and shared memory are the SM's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import simpy
+
+from tirx_attn.analysis.timeline import trace as t
+from tirx_attn.analysis.timeline.figures import Work
+from tirx_attn.analysis.timeline.machine import Machine
+
+QUANTUM = 64.0
+"""Stall cycles of work that holds a function unit in one piece: shorter pieces share it more evenly."""
+
+Moment = tuple[float, Any, str]
+"""(time, the moment that decided it, what passed in between)."""
+
+START: Moment = (0.0, None, "")
+
+TENSOR, MUFU, ISSUE, TMA = "tensor pipe", "MUFU", "issue slots", "TMA"
+UNITS = (TENSOR, MUFU, ISSUE, TMA)
+"""Units that steps share: of the SM, but MUFU and issue slots are those of one partition."""
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A wait that blocked.
+
+    Attributes:
+        role: who waited.
+        edge: for what.
+        start, end: from when to when, in cycles.
+    """
+
+    role: str
+    edge: str
+    start: float
+    end: float
+
+
+@dataclass
+class Timeline:
+    """What a replay shows. Times are cycles.
+
+    Attributes:
+        end: when the CTA ended.
+        stalls: waits that blocked, in the order in which they ended.
+        busy: unit -> (start, end) of each use; UNITS says which.
+        last: the moment that ended the CTA.
+    """
+
+    end: float = 0.0
+    stalls: list[Stall] = field(default_factory=list)
+    busy: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: {unit: [] for unit in UNITS})
+    last: Moment = START
+
+    def use(self, unit: str, start: float, end: float) -> float:
+        """Share of a window in which a unit is busy."""
+        inside = sum(max(0.0, min(b, end) - max(a, start)) for a, b in self.busy[unit])
+        return inside / (end - start) if end > start else 0.0
+
+    def path(self, start: float, end: float) -> dict[str, float]:
+        """Cycles by what passed, along the chain of moments that decided the end, within a window."""
+        found: dict[str, float] = {}
+        moment: Any = self.last
+        while moment[1] is not None:
+            time, before, label = moment
+            inside = min(time, end) - max(before[0], start)
+            if inside > 0:
+                found[label] = found.get(label, 0.0) + inside
+            moment = before
+        return found
+
+
+@dataclass
+class _Slot:
+    count: int
+    pending: int
+    bytes: int = 0
+    complete: list[Moment] = field(default_factory=list)
+    waiting: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class _Product:
+    cycles: float
+    moment: Moment
+    is_done: bool = False
+    done: Moment = START
+    then: list[Callable[[Moment], None]] = field(default_factory=list)
+
+
+class _Actor:
+    def __init__(self, role: str, program: Sequence[tuple[Work, t.Step]]):
+        self.role, self.program = role, program
+        self.moment: Moment = START
+        self.queue: deque[_Product] = deque()
+        self.latest: _Product | None = None
+        self.groups: list[_Product | None] = []
+        self.started: Any = None
+        self.stored: Moment = START
+
+
+def replay(
+    programs: Mapping[str, Sequence[tuple[Work, t.Step]]],
+    arrivals: Mapping[tuple[str, int], int],
+    threads: Mapping[int, int],
+    machine: Machine,
+) -> Timeline:
+    """Play programs through.
+
+    Args:
+        programs: role -> steps with the work before each (`CodeFigures.program`).
+        arrivals, threads: of the trace: what completes a phase of an edge's slot, and a use of a named barrier.
+        machine: rates and latencies.
+    """
+    return _Player(programs, arrivals, threads, machine).play()
+
+
+class _Player:
+    def __init__(
+        self,
+        programs: Mapping[str, Sequence[tuple[Work, t.Step]]],
+        arrivals: Mapping[tuple[str, int], int],
+        threads: Mapping[int, int],
+        machine: Machine,
+    ):
+        self.env = simpy.Environment()
+        self.machine, self.found = machine, Timeline()
+        self.slots = {key: _Slot(count, count) for key, count in arrivals.items()}
+        self.named = {number: _Slot(count, count) for number, count in threads.items()}
+        self.actors = [_Actor(role, program) for role, program in programs.items()]
+        self.mufu_free = self.issue_free = self.tma_free = self.store_free = 0.0
+        self.work_to_do: Any = self.env.event()
+        self.turn = 0
+
+    def play(self) -> Timeline:
+        running = [self.env.process(self._run(actor)) for actor in self.actors]
+        self.env.process(self._tensor())
+        self.env.run(until=simpy.AllOf(self.env, running))
+        last = max((actor.moment for actor in self.actors), key=lambda moment: moment[0])
+        self.found.end, self.found.last = last[0], last
+        return self.found
+
+    # -- actors ------------------------------------------------------------------------------------------------------
+
+    def _run(self, actor: _Actor) -> Iterator[Any]:
+        for work, step in actor.program:
+            if work.stalls:
+                yield from self._work(actor, work)
+            handler = _HANDLERS.get(step.kind)
+            if handler is not None:
+                yield from handler(self, actor, step) or ()
+
+    def _work(self, actor: _Actor, work: Work) -> Iterator[Any]:
+        cycles = work.stalls * self.machine.dilation
+        pieces = max(1, round(cycles / QUANTUM)) if work.mufu else 1
+        for _ in range(pieces):
+            now = self.env.now
+            own = end = now + cycles / pieces
+            if work.mufu:
+                begin, busy = max(now, self.mufu_free), work.mufu / pieces * self.machine.mufu_cycles
+                self.mufu_free = begin + busy
+                self.found.busy[MUFU].append((begin, begin + busy))
+                end = max(end, begin + busy)
+            begin, busy = max(now, self.issue_free), work.instructions / pieces
+            self.issue_free = begin + busy
+            self.found.busy[ISSUE].append((begin, begin + busy))
+            end = max(end, begin + busy)
+            yield self._until(end)
+            actor.moment = (own, actor.moment, f"{actor.role}: instructions")
+            if end > own:
+                actor.moment = (end, actor.moment, f"{actor.role}: queue for MUFU or issue")
+
+    def _until(self, time: float) -> Any:
+        return self.env.timeout(max(0.0, time - self.env.now))
+
+    def _pause(self, actor: _Actor, cycles: float, label: str) -> Iterator[Any]:
+        yield self.env.timeout(cycles)
+        actor.moment = (self.env.now, actor.moment, label)
+
+    def _block(self, actor: _Actor, slot: _Slot, phase: int, edge: str, latency: float) -> Iterator[Any]:
+        """Wait for a phase; who arrived last decides when it ends."""
+        if phase < 0:
+            return
+        start = self.env.now
+        while len(slot.complete) <= phase:
+            event = self.env.event()
+            slot.waiting.append(event)
+            yield event
+        done = slot.complete[phase]
+        if done[0] + latency > self.env.now:
+            yield self._until(done[0] + latency)
+        if self.env.now > start:
+            actor.moment = (self.env.now, done, f"edge {edge}")
+            self.found.stalls.append(Stall(actor.role, edge, start, self.env.now))
+
+    def _wait(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+        return self._block(actor, self.slots[step.edge, step.slot], step.phase, step.edge, self.machine.edge)
+
+    def _sync(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+        slot = self.named[step.slot]
+        self._count(slot, step.amount, actor.moment)
+        yield from self._block(actor, slot, step.phase, step.edge, self.machine.named)
+
+    def _signal(self, actor: _Actor, step: t.Step) -> None:
+        self._count(self.named[step.slot], step.amount, actor.moment)
+
+    def _arrive(self, actor: _Actor, step: t.Step) -> None:
+        self._count(self.slots[step.edge, step.slot], step.amount, (self.env.now, actor.moment, ""))
+
+    def _expect(self, actor: _Actor, step: t.Step) -> None:
+        slot = self.slots[step.edge, step.slot]
+        slot.bytes += step.bytes
+        self._count(slot, step.amount, actor.moment)
+
+    def _count(self, slot: _Slot, arrivals: int, moment: Moment) -> None:
+        slot.pending -= arrivals
+        if slot.pending == 0 and slot.bytes == 0:
+            slot.pending = slot.count
+            slot.complete.append((self.env.now, moment, "") if moment[0] != self.env.now else moment)
+            waiting, slot.waiting = slot.waiting, []
+            for event in waiting:
+                event.succeed()
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def _load(self, actor: _Actor, step: t.Step) -> None:
+        slot, busy = self.slots[step.edge, step.slot], step.amount / self.machine.tma_bytes
+        begin = max(self.env.now, self.tma_free)
+        self.tma_free = begin + busy
+        self.found.busy[TMA].append((begin, self.tma_free))
+        parent = actor.moment
+
+        def land(_: Any) -> None:
+            slot.bytes -= step.amount
+            self._count(slot, 0, (self.env.now, parent, "TMA load"))
+
+        self._until(self.tma_free + self.machine.tma_latency).callbacks.append(land)
+
+    def _store(self, actor: _Actor, step: t.Step) -> None:
+        begin = max(self.env.now, self.store_free)
+        self.store_free = begin + step.amount / self.machine.tma_bytes
+        actor.stored = (self.store_free + self.machine.store_latency, actor.moment, "TMA store")
+
+    def _drain(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+        yield self._until(actor.stored[0])
+        actor.moment = actor.stored
+
+    def _read_wait(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+        return self._pause(actor, self.machine.tmem_read, "TMEM read")
+
+    def _write_wait(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+        return self._pause(actor, self.machine.tmem_write, "TMEM write")
+
+    # -- products ----------------------------------------------------------------------------------------------------
+
+    def _product(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+        product = _Product(step.amount / self.machine.flops, (self.env.now, actor.moment, ""))
+        actor.queue.append(product)
+        actor.latest = product
+        if not self.work_to_do.triggered:
+            self.work_to_do.succeed()
+        start = self.env.now
+        while self.machine.issue_depth is not None and len(actor.queue) > self.machine.issue_depth:
+            actor.started = self.env.event()
+            yield actor.started
+        if self.env.now > start:
+            actor.moment = (self.env.now, self.running, f"{TENSOR} takes the product")
+            self.found.stalls.append(Stall(actor.role, TENSOR, start, self.env.now))
+
+    def _tensor(self) -> Iterator[Any]:
+        """The pipe: products of a warp in order, warps by turns."""
+        before: Moment = START
+        while True:
+            ready = [actor for actor in self.actors if actor.queue]
+            if not ready:
+                self.work_to_do = self.env.event()
+                yield self.work_to_do
+                continue
+            order = [self.actors[(self.turn + i) % len(self.actors)] for i in range(len(self.actors))]
+            actor = next(each for each in order if each.queue)
+            self.turn = self.actors.index(actor) + self.machine.turns
+            product = actor.queue.popleft()
+            start = self.env.now
+            cause = before if before[0] >= start else product.moment
+            self.running: Moment = (start, cause, "")
+            if actor.started is not None and not actor.started.triggered:
+                actor.started.succeed()
+            yield self.env.timeout(product.cycles)
+            self.found.busy[TENSOR].append((start, self.env.now))
+            before = (self.env.now, (start, cause, ""), TENSOR)
+            self._finish(product, before)
+
+    def _finish(self, product: _Product, moment: Moment) -> None:
+        done: Moment = (moment[0] + self.machine.fill, moment, f"{TENSOR} latency")
+
+        def tell(_: Any) -> None:
+            product.is_done, product.done = True, done
+            for then in product.then:
+                then(done)
+
+        self.env.timeout(self.machine.fill).callbacks.append(tell)
+
+    def _commit(self, actor: _Actor, step: t.Step) -> None:
+        slot, latest = self.slots[step.edge, step.slot], actor.latest
+        if latest is None or latest.is_done:
+            self._count(slot, step.amount, (self.env.now, actor.moment, ""))
+        else:
+            latest.then.append(lambda moment: self._count(slot, step.amount, moment))
+
+    def _group(self, actor: _Actor, step: t.Step) -> None:
+        actor.groups.append(actor.latest)
+
+    def _group_wait(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+        number = len(actor.groups) - step.amount - 1
+        product = actor.groups[number] if number >= 0 else None
+        if product is None or product.is_done:
+            return
+        start, event = self.env.now, self.env.event()
+        product.then.append(lambda moment: event.succeed())
+        yield event
+        actor.moment = product.done
+        self.found.stalls.append(Stall(actor.role, "own products", start, self.env.now))
+
+
+_HANDLERS: dict[str, Callable[..., Any]] = {
+    t.WAIT: _Player._wait,
+    t.ARRIVE: _Player._arrive,
+    t.EXPECT: _Player._expect,
+    t.COMMIT: _Player._commit,
+    t.SYNC: _Player._sync,
+    t.SIGNAL: _Player._signal,
+    t.LOAD: _Player._load,
+    t.STORE: _Player._store,
+    t.DRAIN: _Player._drain,
+    t.PRODUCT: _Player._product,
+    t.GROUP: _Player._group,
+    t.GROUP_WAIT: _Player._group_wait,
+    t.READ_WAIT: _Player._read_wait,
+    t.WRITE_WAIT: _Player._write_wait,
+}

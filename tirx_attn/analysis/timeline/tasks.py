@@ -1,0 +1,134 @@
+"""The tasks of a problem, the order in which SMs take them, and short launches that stand for a task of each length."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tirx_attn.config import TILE_KEYS, AttentionConfig
+from tirx_attn.family import AnyPlan, family_of
+from tirx_attn.schedule import Plan
+from tirx_attn.schedule.tiles import TaskTiles, ceil_div
+
+LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+"""Key blocks of the tasks that are played. What lies between is interpolated, longer ones go on at the last slope."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What decides how long a task takes.
+
+    Attributes:
+        keys: keys that the last query of its tiles may see.
+        tokens: query tokens of its tiles.
+    """
+
+    keys: int
+    tokens: int
+
+    @property
+    def blocks(self) -> int:
+        return ceil_div(self.keys, TILE_KEYS)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks of a plan whose lengths are known."""
+
+    plan: AnyPlan
+
+    @property
+    def _tiles(self) -> TaskTiles:
+        return self.plan.tiles
+
+    @property
+    def tokens(self) -> int:
+        """Query tokens of a task."""
+        return self._tiles.tiles_per_task * self._tiles.tokens_per_tile
+
+    @cached_property
+    def by_m_block(self) -> tuple[Task, ...]:
+        """The task at each place along the query tokens."""
+        config, made = self.plan.config, []
+        for m in range(int(self._tiles.m_blocks)):
+            last = min((m + 1) * self.tokens, config.Sq) - 1
+            keys = max(0, last + 1 + config.Skv - config.Sq) if config.is_causal else config.Skv
+            made.append(Task(keys, self.tokens))
+        return tuple(made)
+
+    @property
+    def heads(self) -> int:
+        """(batch, K/V head) pairs."""
+        return self.plan.config.B * self.plan.config.Hkv
+
+    def order(self) -> list[list[Task]]:
+        """Tasks of each CTA, in its order; CTAs in the order in which they are dispatched."""
+        if isinstance(self.plan, Plan) and not self.plan.is_persistent:
+            return [[task] for task in self._longest_first()]
+        stops = self._stops()
+        return [[task for stop in stops[cta :: self.plan.grid] for task in stop] for cta in range(self.plan.grid)]
+
+    def _longest_first(self) -> list[Task]:
+        """The causal order of Blackwell: groups of heads whose K and V fit in L2, each from its longest tasks on."""
+        group, made = int(self.plan.l2_heads()), []
+        for first in range(0, self.heads, group):
+            inside = min(group, self.heads - first)
+            made += [task for task in reversed(self.by_m_block) for _ in range(inside)]
+        return made
+
+    def _stops(self) -> list[tuple[Task, ...]]:
+        """What persistent CTAs stride over, head by head: a task, or on Hopper with a mask a long and a short one."""
+        row: list[tuple[Task, ...]] = [(task,) for task in self.by_m_block]
+        if not isinstance(self.plan, Plan) and self.plan.tiles_per_stop == 2:
+            count = len(self.by_m_block)
+            row = [
+                (self.by_m_block[count - 1 - i], self.by_m_block[i])[: 2 if 2 * i + 1 < count else 1]
+                for i in range(self.plan.stops(count))
+            ]
+        return row * self.heads
+
+    # -- short launches ----------------------------------------------------------------------------------------------
+
+    def samples(self) -> list[Task]:
+        """Tasks to play: of the lengths that occur, as many as an interpolation needs, shortest first."""
+        present = sorted({task.blocks: task for task in self.by_m_block if task.keys}.items())
+        if not present:
+            return []
+        longest, mask = present[-1][0], present[-1][1]
+        wanted = [n for n in LENGTHS if present[0][0] <= n <= longest] or [longest]
+        if longest <= LENGTHS[-1]:
+            wanted.append(longest)
+        if not self.plan.config.is_causal:
+            wanted = [longest] if longest <= LENGTHS[-1] else [12, LENGTHS[-1]]
+        elif present[0][0] not in wanted:
+            wanted.append(present[0][0])
+        known = dict(present)
+        return [
+            known.get(n, Task(mask.keys - (longest - n) * TILE_KEYS, mask.tokens)) for n in sorted(set(wanted))
+        ]
+
+    def open_plan(self) -> AnyPlan:
+        """The plan of the same kernel for one head and all lengths: its launches can be as short as need be."""
+        config = self.plan.config
+        one = AttentionConfig(
+            None, None, None, config.ratio, 1, config.D, config.is_causal, dtype=config.dtype,
+            return_lse=config.return_lse, scale=config.scale,
+        )  # fmt: skip
+        return family_of(self.plan.target).make_plan(one, self.plan.schedule, self.plan.target)
+
+    def sizes(self, task: Task, count: int = 1) -> dict[str, int]:
+        """Run-time lengths with which CTA 0 of `open_plan` takes the task `count` times and no other."""
+        ctas = self.open_plan().grid or 1
+        return {"B": ctas * (count - 1) + 1, "Sq": task.tokens, "Skv": task.keys}
+
+    def careful(self, task: Task, stage: int) -> int:
+        """Key blocks of a task that go through the careful code on a query tile: the first one and the masked ones."""
+        config = replace(self.plan.config, B=1, Sq=task.tokens, Skv=task.keys)
+        tiles = replace(self._tiles, config=config, sq=task.tokens, skv=task.keys)
+        return max(1, task.blocks - int(tiles.unmasked_blocks(0, stage)))
+
+    def describe(self, tasks: Sequence[Task]) -> Counter[int]:
+        """How often each number of key blocks occurs."""
+        return Counter(task.blocks for task in tasks)
