@@ -15,8 +15,10 @@ from tirx_attn.commands.check import check
 from tirx_attn.commands.code import code
 from tirx_attn.commands.demo import demo
 from tirx_attn.commands.export import export
+from tirx_attn.commands.model import model
 from tirx_attn.commands.mutants import mutants
 from tirx_attn.commands.plan import plan
+from tirx_attn.commands.tune import tune
 
 HELP = """Attention forward kernels for NVIDIA Blackwell and Hopper, generated with TIRx.
 
@@ -40,6 +42,10 @@ EXAMPLES = """Examples:
 
   tirx-attn code --shape 1,8192,8192,32,32,128 --causal
 
+  tirx-attn model --shape 1,8192,8192,32,32,128 --causal
+
+  tirx-attn tune --shape 1,4096,4096,32,8,128 --knob kv_stages
+
   tirx-attn mutants --simulate none
 
   tirx-attn cache
@@ -54,7 +60,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for function in (demo, build, export, check, plan, code, mutants, cache):
+for function in (demo, build, export, check, plan, code, model, tune, mutants, cache):
     app.command()(function)
 
 

@@ -1,4 +1,4 @@
-"""Constants of the model: those fitted to measured times or cycles, and those assumed. docs/model.md has the evidence."""
+"""Constants of the model: fitted to measured times or cycles, or assumed. docs/model.md has the evidence."""
 
 from __future__ import annotations
 
@@ -31,8 +31,12 @@ class Constants:
 
     name: str
     fitted: tuple[str, ...]
-    dilation: float = _fitted("cycles per stall cycle", "how much longer a warp's instructions take than their stall sum")
-    edge: float = _assumed(60.0, "cycles", "from the last arrival on an mbarrier to the waiting warp's next instruction")
+    dilation: float = _fitted(
+        "cycles per stall cycle", "how much longer a warp's instructions take than their stall sum"
+    )
+    edge: float = _assumed(
+        60.0, "cycles", "from the last arrival on an mbarrier to the waiting warp's next instruction"
+    )
     named: float = _assumed(60.0, "cycles", "the same at a hardware named barrier")
     fill: float = _assumed(60.0, "cycles", "from the end of a product to its completion")
     tmem_read: float = _assumed(100.0, "cycles", "wait for loads of tensor memory")
@@ -76,10 +80,10 @@ SHORT_US, LONG_US = 20.0, 1000.0
 BLACKWELL = Constants(
     "Blackwell, fitted on published B200 times",
     fitted=("dilation", "launch_us", "cta_start", "clock_slope"),
-    dilation=1.4,
-    launch_us=2.7,
+    dilation=1.39,
+    launch_us=2.8,
     cta_start=1800.0,
-    clock_slope=0.029,
+    clock_slope=0.034,
     cold=True,
 )
 

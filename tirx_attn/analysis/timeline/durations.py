@@ -9,13 +9,13 @@ from typing import Any
 
 from tirx_attn.analysis.timeline.figures import CodeFigures
 from tirx_attn.analysis.timeline.machine import Machine
-from tirx_attn.analysis.timeline.replay import Timeline, replay
+from tirx_attn.analysis.timeline.moments import Timeline
+from tirx_attn.analysis.timeline.replay import replay
 from tirx_attn.analysis.timeline.tasks import Task, Tasks
 from tirx_attn.analysis.timeline.trace import PRODUCT, Trace, record
-from tirx_attn.config import TILE_KEYS
 
-REPEATS = 3
-"""A task is played once and this often in a row; the difference says what one more costs a CTA that goes on."""
+REPEATS = 2
+"""A task is played once and this often in a row; the difference is what one more costs a CTA that goes on."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ def play(tasks: Tasks, func: Any) -> tuple[Played, ...]:
     made = []
     for task in tasks.samples():
         careful = tuple(tasks.careful(task, stage) for stage in range(tasks.plan.tiles.tiles_per_task))
-        made.append(Played(task, careful, {count: record(func, tasks.sizes(task, count)) for count in counts}))
+        traces = {tasks.repeats(count): record(func, tasks.sizes(task, count)) for count in counts}
+        made.append(Played(task, careful, traces))
     return tuple(made)
 
 
@@ -57,7 +58,7 @@ class Durations:
         first: cycles of a CTA with one such task.
         following: cycles that a further one adds to a CTA that goes on; like `first` where CTAs take one task each.
         longest: timeline of the longest one.
-        longest_task: its blocks, and the flops of one of them.
+        block_flops: flops of a key block, for all query tiles of a task.
     """
 
     lengths: tuple[int, ...]
@@ -91,16 +92,16 @@ def durations(played: Sequence[Played], figures: CodeFigures, machine: Machine) 
     timeline, flops = Timeline(), 0.0
     for sample in played:
         blocks = sample.task.blocks
-        single = sample.traces[1]
-        flops = sum(step.amount for actor in single.actors for step in actor.steps if step.kind == PRODUCT) / blocks
-        timeline = _replay(sample, 1, flops, figures, machine)
-        first.append(timeline.end)
-        repeats = max(sample.traces)
-        more = _replay(sample, repeats, flops, figures, machine).end if repeats > 1 else 0.0
-        following.append((more - timeline.end) / (repeats - 1) if repeats > 1 else timeline.end)
-    return Durations(
-        tuple(sample.task.blocks for sample in played), tuple(first), tuple(following), timeline, flops
-    )
+        once, repeats = min(sample.traces), max(sample.traces)
+        single = sample.traces[once]
+        flops = sum(step.amount for actor in single.actors for step in actor.steps if step.kind == PRODUCT) / (
+            blocks * once
+        )
+        timeline = _replay(sample, once, flops, figures, machine)
+        more = _replay(sample, repeats, flops, figures, machine).end if repeats > once else 0.0
+        following.append((more - timeline.end) / (repeats - once) if repeats > once else timeline.end / once)
+        first.append(timeline.end - (once - 1) * following[-1])
+    return Durations(tuple(sample.task.blocks for sample in played), tuple(first), tuple(following), timeline, flops)
 
 
 def _replay(sample: Played, count: int, block_flops: float, figures: CodeFigures, machine: Machine) -> Timeline:
@@ -111,6 +112,3 @@ def _replay(sample: Played, count: int, block_flops: float, figures: CodeFigures
         careful = sample.careful[min(number, len(sample.careful) - 1)]
         programs[actor.role] = figures.program(actor, [(sample.task.blocks, careful)] * count, tile_flops)
     return replay(programs, trace.arrivals, trace.threads, machine)
-
-
-__all__ = ["TILE_KEYS", "Durations", "Played", "durations", "play"]

@@ -188,14 +188,11 @@ def blackwell(
         load: stall cycles of the load warp for a K and a V tile.
         epilogue: stall cycles from O complete to O staged.
     """
-    steady = Body(
-        (("wait s_ready", 0.0), ("signal stats.full", scores), ("arrive p_o_rescale", first), ("arrive p_ready_2", last)),
-        loop, instructions, mufu, mufu_span,
-    )  # fmt: skip
+    handed = ("signal stats.full", scores), ("arrive p_o_rescale", first), ("arrive p_ready_2", last)
+    steady = Body((("wait s_ready", 0.0), *handed), loop, instructions, mufu, mufu_span)
     careful = replace(steady.later(masked_extra), mufu=masked_mufu)
-    staged = Body(
-        (("wait o_ready", 0.0), ("arrive p_o_rescale", epilogue), ("arrive o_staged.full", epilogue)), epilogue, epilogue / 2
-    )  # fmt: skip
+    written = ("arrive p_o_rescale", epilogue), ("arrive o_staged.full", epilogue)
+    staged = Body((("wait o_ready", 0.0), *written), epilogue, epilogue / 2)
     idle = Body(
         (("sync stats.full", 0.0), ("arrive softmax_corr.empty", correction / 2), ("arrive p_o_rescale", correction)),
         correction, correction / 5,

@@ -44,7 +44,9 @@ def _softmax(report: CodeReport, bodies: Sequence[Body], head_size: int) -> Code
         report.role(name) for name in ("softmax", "masked", "correction", "mma", "load")
     )
     if loop is None or correction is None or mma is None or load is None or len(loop.p_arrivals) != 2:
-        raise ValueError("machine code without the loops of softmax, correction, mma and load: allowed is this kernel's")
+        raise ValueError(
+            "machine code without the loops of softmax, correction, mma and load: allowed is this kernel's"
+        )
     lines = next(body for body in bodies if body.role == SOFTMAX and body.start == loop.start).lines
     before, during, _ = loop.phases
     handed = _positions(lines, "BAR")

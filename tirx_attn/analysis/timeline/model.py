@@ -10,8 +10,8 @@ from typing import Any
 from tirx_attn.analysis.timeline.constants import Constants, constants_for
 from tirx_attn.analysis.timeline.durations import Durations, Played, durations, play
 from tirx_attn.analysis.timeline.figures import CodeFigures
-from tirx_attn.analysis.timeline.replay import TENSOR, UNITS, Timeline
-from tirx_attn.analysis.timeline.tasks import Task, Tasks
+from tirx_attn.analysis.timeline.moments import TENSOR, UNITS, Timeline
+from tirx_attn.analysis.timeline.tasks import Tasks
 from tirx_attn.analysis.timeline.trace import PRODUCT
 from tirx_attn.family import AnyPlan
 from tirx_attn.schedule.parts import ELEMENT_BYTES
@@ -45,7 +45,7 @@ class Prediction:
         tflops: of the visible (query, key) pairs, 10**12 operations per second.
         cycles: clock cycles of the SM that ends last, without the launch.
         clock_ghz: clock that the time was computed with.
-        tasks_cycles: cycles of the longest task by itself.
+        task_cycles: cycles of the longest task by itself.
         block_cycles: cycles of a key block of one task in the steady state, for all its query tiles.
         use: unit -> share of the steady state in which it is busy.
         path: what passes along the chain of steps that decides the time -> share of the steady state.
@@ -105,7 +105,8 @@ def predict(
     cycles = launch_cycles(tasks, lengths, constants.cta_start)
     time_us, clock = launch_time(plan, cycles, constants)
     longest = traces[-1]
-    issuers = {actor.role for actor in longest.traces[1].actors if any(s.kind == PRODUCT for s in actor.steps)}
+    actors = longest.traces[min(longest.traces)].actors
+    issuers = {actor.role for actor in actors if any(step.kind == PRODUCT for step in actor.steps)}
     timeline, blocks = lengths.longest, longest.task.blocks
     start, end, inside = steady(timeline, blocks)
     path = {name: cycles / (end - start) for name, cycles in timeline.path(start, end).items()}
@@ -142,8 +143,8 @@ def launch_cycles(tasks: Tasks, lengths: Durations, cta_start: float) -> float:
 
 def launch_time(plan: AnyPlan, cycles: float, constants: Constants) -> tuple[float, float]:
     """Time in µs and clock in GHz; the clock depends on the time."""
-    config = plan.config
-    cold_bytes = 2 * config.B * config.Skv * config.Hkv * config.D * ELEMENT_BYTES if constants.cold else 0
+    batches, _, keys = plan.config.lengths
+    cold_bytes = 2 * batches * keys * plan.config.Hkv * plan.config.D * ELEMENT_BYTES if constants.cold else 0
     fixed = constants.launch_us + cold_bytes / plan.target.hbm_tb_per_second / 1e6
     clock = plan.target.clock_ghz
     for _ in range(8):
@@ -190,6 +191,3 @@ def stall_table(timeline: Timeline, start: float, end: float, blocks: int) -> tu
             found[stall.role, stall.edge] = found.get((stall.role, stall.edge), 0.0) + inside
     rows = [StallRow(role, edge, cycles / blocks, cycles / (end - start)) for (role, edge), cycles in found.items()]
     return tuple(sorted(rows, key=lambda row: -row.cycles))
-
-
-__all__ = ["Prediction", "StallRow", "Task", "launch_cycles", "launch_time", "predict", "steady"]

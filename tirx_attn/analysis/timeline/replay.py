@@ -1,14 +1,15 @@
 """Replay of a trace on one SM: when each step happens, who waited for whom, and which chain of steps decided the time.
 
-A discrete-event simulation (SimPy). One partition of the SM stands for the four: the first warp of each warpgroup runs on
-it and shares its MUFU and its issue slot with the others. The tensor pipe, TMA and shared memory are the SM's.
+A discrete-event simulation (SimPy). One partition of the SM stands for the four: the first warp of each warpgroup runs
+on it and shares its MUFU and its issue slot with the others. The tensor pipe and TMA are the SM's.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import simpy
@@ -16,68 +17,12 @@ import simpy
 from tirx_attn.analysis.timeline import trace as t
 from tirx_attn.analysis.timeline.figures import Work
 from tirx_attn.analysis.timeline.machine import Machine
+from tirx_attn.analysis.timeline.moments import ISSUE, MUFU, START, TENSOR, TMA, Moment, Stall, Timeline
 
 QUANTUM = 64.0
 """Stall cycles of work that holds a function unit in one piece: shorter pieces share it more evenly."""
 
-Moment = tuple[float, Any, str]
-"""(time, the moment that decided it, what passed in between)."""
-
-START: Moment = (0.0, None, "")
-
-TENSOR, MUFU, ISSUE, TMA = "tensor pipe", "MUFU", "issue slots", "TMA"
-UNITS = (TENSOR, MUFU, ISSUE, TMA)
-"""Units that steps share: of the SM, but MUFU and issue slots are those of one partition."""
-
-
-@dataclass(frozen=True)
-class Stall:
-    """A wait that blocked.
-
-    Attributes:
-        role: who waited.
-        edge: for what.
-        start, end: from when to when, in cycles.
-    """
-
-    role: str
-    edge: str
-    start: float
-    end: float
-
-
-@dataclass
-class Timeline:
-    """What a replay shows. Times are cycles.
-
-    Attributes:
-        end: when the CTA ended.
-        stalls: waits that blocked, in the order in which they ended.
-        busy: unit -> (start, end) of each use; UNITS says which.
-        last: the moment that ended the CTA.
-    """
-
-    end: float = 0.0
-    stalls: list[Stall] = field(default_factory=list)
-    busy: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: {unit: [] for unit in UNITS})
-    last: Moment = START
-
-    def use(self, unit: str, start: float, end: float) -> float:
-        """Share of a window in which a unit is busy."""
-        inside = sum(max(0.0, min(b, end) - max(a, start)) for a, b in self.busy[unit])
-        return inside / (end - start) if end > start else 0.0
-
-    def path(self, start: float, end: float) -> dict[str, float]:
-        """Cycles by what passed, along the chain of moments that decided the end, within a window."""
-        found: dict[str, float] = {}
-        moment: Any = self.last
-        while moment[1] is not None:
-            time, before, label = moment
-            inside = min(time, end) - max(before[0], start)
-            if inside > 0:
-                found[label] = found.get(label, 0.0) + inside
-            moment = before
-        return found
+Steps = Generator[simpy.Event, Any, None]
 
 
 @dataclass
@@ -152,7 +97,7 @@ class _Player:
 
     # -- actors ------------------------------------------------------------------------------------------------------
 
-    def _run(self, actor: _Actor) -> Iterator[Any]:
+    def _run(self, actor: _Actor) -> Steps:
         for work, step in actor.program:
             if work.stalls:
                 yield from self._work(actor, work)
@@ -160,7 +105,7 @@ class _Player:
             if handler is not None:
                 yield from handler(self, actor, step) or ()
 
-    def _work(self, actor: _Actor, work: Work) -> Iterator[Any]:
+    def _work(self, actor: _Actor, work: Work) -> Steps:
         cycles = work.stalls * self.machine.dilation
         pieces = max(1, round(cycles / QUANTUM)) if work.mufu else 1
         for _ in range(pieces):
@@ -183,11 +128,11 @@ class _Player:
     def _until(self, time: float) -> Any:
         return self.env.timeout(max(0.0, time - self.env.now))
 
-    def _pause(self, actor: _Actor, cycles: float, label: str) -> Iterator[Any]:
+    def _pause(self, actor: _Actor, cycles: float, label: str) -> Steps:
         yield self.env.timeout(cycles)
         actor.moment = (self.env.now, actor.moment, label)
 
-    def _block(self, actor: _Actor, slot: _Slot, phase: int, edge: str, latency: float) -> Iterator[Any]:
+    def _block(self, actor: _Actor, slot: _Slot, phase: int, edge: str, latency: float) -> Steps:
         """Wait for a phase; who arrived last decides when it ends."""
         if phase < 0:
             return
@@ -203,10 +148,10 @@ class _Player:
             actor.moment = (self.env.now, done, f"edge {edge}")
             self.found.stalls.append(Stall(actor.role, edge, start, self.env.now))
 
-    def _wait(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+    def _wait(self, actor: _Actor, step: t.Step) -> Steps:
         return self._block(actor, self.slots[step.edge, step.slot], step.phase, step.edge, self.machine.edge)
 
-    def _sync(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+    def _sync(self, actor: _Actor, step: t.Step) -> Steps:
         slot = self.named[step.slot]
         self._count(slot, step.amount, actor.moment)
         yield from self._block(actor, slot, step.phase, step.edge, self.machine.named)
@@ -251,19 +196,19 @@ class _Player:
         self.store_free = begin + step.amount / self.machine.tma_bytes
         actor.stored = (self.store_free + self.machine.store_latency, actor.moment, "TMA store")
 
-    def _drain(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+    def _drain(self, actor: _Actor, step: t.Step) -> Steps:
         yield self._until(actor.stored[0])
         actor.moment = actor.stored
 
-    def _read_wait(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+    def _read_wait(self, actor: _Actor, step: t.Step) -> Steps:
         return self._pause(actor, self.machine.tmem_read, "TMEM read")
 
-    def _write_wait(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+    def _write_wait(self, actor: _Actor, step: t.Step) -> Steps:
         return self._pause(actor, self.machine.tmem_write, "TMEM write")
 
     # -- products ----------------------------------------------------------------------------------------------------
 
-    def _product(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+    def _product(self, actor: _Actor, step: t.Step) -> Steps:
         product = _Product(step.amount / self.machine.flops, (self.env.now, actor.moment, ""))
         actor.queue.append(product)
         actor.latest = product
@@ -277,7 +222,7 @@ class _Player:
             actor.moment = (self.env.now, self.running, f"{TENSOR} takes the product")
             self.found.stalls.append(Stall(actor.role, TENSOR, start, self.env.now))
 
-    def _tensor(self) -> Iterator[Any]:
+    def _tensor(self) -> Steps:
         """The pipe: products of a warp in order, warps by turns."""
         before: Moment = START
         while True:
@@ -315,18 +260,22 @@ class _Player:
         if latest is None or latest.is_done:
             self._count(slot, step.amount, (self.env.now, actor.moment, ""))
         else:
-            latest.then.append(lambda moment: self._count(slot, step.amount, moment))
+            latest.then.append(partial(self._count, slot, step.amount))
 
     def _group(self, actor: _Actor, step: t.Step) -> None:
         actor.groups.append(actor.latest)
 
-    def _group_wait(self, actor: _Actor, step: t.Step) -> Iterator[Any]:
+    def _group_wait(self, actor: _Actor, step: t.Step) -> Steps:
         number = len(actor.groups) - step.amount - 1
         product = actor.groups[number] if number >= 0 else None
         if product is None or product.is_done:
             return
         start, event = self.env.now, self.env.event()
-        product.then.append(lambda moment: event.succeed())
+
+        def go_on(_: Moment) -> None:
+            event.succeed()
+
+        product.then.append(go_on)
         yield event
         actor.moment = product.done
         self.found.stalls.append(Stall(actor.role, "own products", start, self.env.now))

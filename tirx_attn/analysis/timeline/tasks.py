@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tirx_attn.config import TILE_KEYS, AttentionConfig
+from tirx_attn.config import TILE_KEYS
 from tirx_attn.family import AnyPlan, family_of
 from tirx_attn.schedule import Plan
 from tirx_attn.schedule.tiles import TaskTiles, ceil_div
@@ -51,28 +49,29 @@ class Tasks:
     @cached_property
     def by_m_block(self) -> tuple[Task, ...]:
         """The task at each place along the query tokens."""
-        config, made = self.plan.config, []
+        _, queries, all_keys = self.plan.config.lengths
+        made = []
         for m in range(int(self._tiles.m_blocks)):
-            last = min((m + 1) * self.tokens, config.Sq) - 1
-            keys = max(0, last + 1 + config.Skv - config.Sq) if config.is_causal else config.Skv
+            end = min((m + 1) * self.tokens, queries)
+            keys = max(0, end + all_keys - queries) if self.plan.config.is_causal else all_keys
             made.append(Task(keys, self.tokens))
         return tuple(made)
 
     @property
     def heads(self) -> int:
         """(batch, K/V head) pairs."""
-        return self.plan.config.B * self.plan.config.Hkv
+        return self.plan.config.lengths[0] * self.plan.config.Hkv
 
     def order(self) -> list[list[Task]]:
         """Tasks of each CTA, in its order; CTAs in the order in which they are dispatched."""
         if isinstance(self.plan, Plan) and not self.plan.is_persistent:
-            return [[task] for task in self._longest_first()]
-        stops = self._stops()
-        return [[task for stop in stops[cta :: self.plan.grid] for task in stop] for cta in range(self.plan.grid)]
+            return [[task] for task in self._longest_first(int(self.plan.l2_heads()))]
+        stops, ctas = self._stops(), self.plan.grid or 1
+        return [[task for stop in stops[cta::ctas] for task in stop] for cta in range(ctas)]
 
-    def _longest_first(self) -> list[Task]:
+    def _longest_first(self, group: int) -> list[Task]:
         """The causal order of Blackwell: groups of heads whose K and V fit in L2, each from its longest tasks on."""
-        group, made = int(self.plan.l2_heads()), []
+        made: list[Task] = []
         for first in range(0, self.heads, group):
             inside = min(group, self.heads - first)
             made += [task for task in reversed(self.by_m_block) for _ in range(inside)]
@@ -105,30 +104,26 @@ class Tasks:
         elif present[0][0] not in wanted:
             wanted.append(present[0][0])
         known = dict(present)
-        return [
-            known.get(n, Task(mask.keys - (longest - n) * TILE_KEYS, mask.tokens)) for n in sorted(set(wanted))
-        ]
+        return [known.get(n, Task(mask.keys - (longest - n) * TILE_KEYS, mask.tokens)) for n in sorted(set(wanted))]
 
     def open_plan(self) -> AnyPlan:
-        """The plan of the same kernel for one head and all lengths: its launches can be as short as need be."""
-        config = self.plan.config
-        one = AttentionConfig(
-            None, None, None, config.ratio, 1, config.D, config.is_causal, dtype=config.dtype,
-            return_lse=config.return_lse, scale=config.scale,
-        )  # fmt: skip
-        return family_of(self.plan.target).make_plan(one, self.plan.schedule, self.plan.target)
+        """The plan of the same kernel for all lengths: its launches can be as short as need be."""
+        config = replace(self.plan.config, B=None, Sq=None, Skv=None)
+        return family_of(self.plan.target).make_plan(config, self.plan.schedule, self.plan.target)
 
     def sizes(self, task: Task, count: int = 1) -> dict[str, int]:
-        """Run-time lengths with which CTA 0 of `open_plan` takes the task `count` times and no other."""
+        """Run-time lengths of `open_plan` with which CTA 0 takes the task `count` times, or oftener where it must."""
         ctas = self.open_plan().grid or 1
-        return {"B": ctas * (count - 1) + 1, "Sq": task.tokens, "Skv": task.keys}
+        return {"B": ctas * (count - 1) // self.plan.config.Hkv + 1, "Sq": task.tokens, "Skv": task.keys}
+
+    def repeats(self, count: int = 1) -> int:
+        """How often CTA 0 takes the task in a launch of `sizes`."""
+        ctas = self.open_plan().grid
+        batches = (ctas or 1) * (count - 1) // self.plan.config.Hkv + 1
+        return ceil_div(batches * self.plan.config.Hkv, ctas) if ctas else 1
 
     def careful(self, task: Task, stage: int) -> int:
         """Key blocks of a task that go through the careful code on a query tile: the first one and the masked ones."""
         config = replace(self.plan.config, B=1, Sq=task.tokens, Skv=task.keys)
         tiles = replace(self._tiles, config=config, sq=task.tokens, skv=task.keys)
         return max(1, task.blocks - int(tiles.unmasked_blocks(0, stage)))
-
-    def describe(self, tasks: Sequence[Task]) -> Counter[int]:
-        """How often each number of key blocks occurs."""
-        return Counter(task.blocks for task in tasks)

@@ -1,8 +1,8 @@
 """What each warp of a CTA waits for, signals, loads and multiplies, in program order: read off one structural play.
 
-The control flow of a kernel does not depend on time, so a trace can be replayed with any durations (replay.py). Warps of
-a warpgroup that walk the same path are one actor: their arrivals are added up, and its share of an SM partition is that
-of its first warp.
+The control flow of a kernel does not depend on time, so a trace can be replayed with any durations (replay.py). Warps
+of a warpgroup that walk the same path are one actor: their arrivals are added up, and its share of an SM partition is
+that of its first warp.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from tirx_attn.barriers.check import EVENT_LIMIT
 from tirx_attn.barriers.checker.declared import Declared
 from tirx_attn.barriers.checker.machine import Machine
+from tirx_attn.barriers.checker.signals import Fatal
 from tirx_attn.barriers.checker.tir import TMEM_CELL_COLUMNS
 from tirx_attn.barriers.checker.translate import Skeleton, extract
 from tirx_attn.barriers.checker.wgmma import ATOM_ROW_BYTES, ATOM_ROWS, DEPTH, ROWS
@@ -98,7 +99,11 @@ def record(func: Any, sizes: Mapping[str, int] | None = None, cta: int = 0) -> T
         ValueError: `sizes` do not fit, or the kernel hangs: the structural check then says where.
     """
     recorder = _Recorder(extract(func, sizes), Declared(func))
-    if not recorder.play(cta, EVENT_LIMIT):
+    try:
+        ended = recorder.play(cta, EVENT_LIMIT)
+    except Fatal:
+        ended = False
+    if not ended:
         raise ValueError(f"cta={cta}: the kernel hangs, `tirx-attn check` says where; allowed are kernels that end")
     roles = [recorder.role_of(warp) for warp in range(recorder.warps)]
     actors = []

@@ -1,0 +1,65 @@
+"""What a replay shows: when units are busy, which waits block, and the chain of moments that decides the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Moment = tuple[float, Any, str]
+"""(time, the moment that decided it, what passed in between)."""
+
+START: Moment = (0.0, None, "")
+
+TENSOR, MUFU, ISSUE, TMA = "tensor pipe", "MUFU", "issue slots", "TMA"
+UNITS = (TENSOR, MUFU, ISSUE, TMA)
+"""Units that steps share: of the SM, but MUFU and issue slots are those of one partition."""
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A wait that blocked.
+
+    Attributes:
+        role: who waited.
+        edge: for what.
+        start, end: from when to when, in cycles.
+    """
+
+    role: str
+    edge: str
+    start: float
+    end: float
+
+
+@dataclass
+class Timeline:
+    """What a replay shows. Times are cycles.
+
+    Attributes:
+        end: when the CTA ended.
+        stalls: waits that blocked, in the order in which they ended.
+        busy: unit -> (start, end) of each use; UNITS says which.
+        last: the moment that ended the CTA.
+    """
+
+    end: float = 0.0
+    stalls: list[Stall] = field(default_factory=list)
+    busy: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: {unit: [] for unit in UNITS})
+    last: Moment = START
+
+    def use(self, unit: str, start: float, end: float) -> float:
+        """Share of a window in which a unit is busy."""
+        inside = sum(max(0.0, min(b, end) - max(a, start)) for a, b in self.busy[unit])
+        return inside / (end - start) if end > start else 0.0
+
+    def path(self, start: float, end: float) -> dict[str, float]:
+        """Cycles by what passed, along the chain of moments that decided the end, within a window."""
+        found: dict[str, float] = {}
+        moment: Any = self.last
+        while moment[1] is not None:
+            time, before, label = moment
+            inside = min(time, end) - max(before[0], start)
+            if inside > 0:
+                found[label] = found.get(label, 0.0) + inside
+            moment = before
+        return found
