@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 REASONS = 3
 """Parts of the deciding chain that are named, those that differ most."""
 
-TopOption = Annotated[int, typer.Option("--top", metavar="N", min=1, help="Rows to print.")]
+TopOption = Annotated[str, typer.Option("--top", metavar="N", help="Rows to print.")]
 KnobOption = Annotated[
     list[str] | None, typer.Option("--knob", metavar="NAME", help="Try this knob only. Repeatable. Without it, all.")
 ]
@@ -63,7 +63,7 @@ def tune(
     arch: ArchOption = "sm_100a",
     schedule: ScheduleOption = None,
     knob: KnobOption = None,
-    top: TopOption = 10,
+    top: TopOption = "10",
     as_json: JsonOption = False,
 ) -> bool:
     """Rank legal schedules by the timeline model.
@@ -75,7 +75,7 @@ def tune(
     """
     from tirx_attn.analysis.timeline.candidates import combined, neighbours
 
-    problem = fixed_problem(shape, causal, arch, schedule, dtype)
+    problem, rows = fixed_problem(shape, causal, arch, schedule, dtype), _parse_top(top)
     try:
         candidates = neighbours(problem.plan, knob)
     except ValueError as error:
@@ -92,10 +92,16 @@ def tune(
     except KeyboardInterrupt:
         if tried:
             reporter.note(f"interrupted: {len(tried)} of {len(candidates)} schedules are ranked")
-            _show(problem, tried, top, as_json, complete=False)
+            _show(problem, tried, rows, as_json, complete=False)
         raise
-    _show(problem, tried, top, as_json, complete=True)
+    _show(problem, tried, rows, as_json, complete=True)
     return True
+
+
+def _parse_top(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentError(f"--top {text!r}: allowed values are positive integers")
+    return int(text)
 
 
 def ranked(tried: list[Tried]) -> list[Tried]:

@@ -16,6 +16,9 @@ from tirx_attn.analysis.timeline.trace import PRODUCT
 from tirx_attn.family import AnyPlan
 from tirx_attn.schedule.parts import ELEMENT_BYTES
 
+CTA_SYNC = "CTA sync"
+"""Where warps without a role wait for the end."""
+
 FULL = 0.9
 """A unit that is busy for that share of the time, or of the deciding chain, is the critical resource."""
 
@@ -187,7 +190,7 @@ def stall_table(timeline: Timeline, start: float, end: float, blocks: int) -> tu
     found: dict[tuple[str, str], float] = {}
     for stall in timeline.stalls:
         inside = min(stall.end, end) - max(stall.start, start)
-        if inside > 0:
+        if inside > 0 and stall.edge != CTA_SYNC:
             found[stall.role, stall.edge] = found.get((stall.role, stall.edge), 0.0) + inside
     rows = [StallRow(role, edge, cycles / blocks, cycles / (end - start)) for (role, edge), cycles in found.items()]
     return tuple(sorted(rows, key=lambda row: -row.cycles))
