@@ -93,8 +93,8 @@ HOPPER = Constants(
     dilation=1.8,
     edge=40.0,
     named=40.0,
-    fill=90.0,
-    tma_latency=350.0,
+    fill=40.0,
+    tma_latency=200.0,
     issue_depth=1,
     cta_start=1500.0,
 )

@@ -73,8 +73,7 @@ def _consumer(report: CodeReport, bodies: Sequence[Body], head_size: int) -> Cod
     if loop is None or load is None:
         raise ValueError("machine code without the loops of consumer and load: allowed is this kernel's")
     always = next(body for body in bodies if body.role == CONSUMER and body.start == loop.start).always
-    spare = loop.stalls - loop.always_stalls
-    before, during, _ = loop.phases
+    before, during, _ = loop.always_phases
     is_loop = masked is not None and masked.surrounds is None
     return hopper(
         f"machine code of {report.kernel} ({report.arch})",
@@ -82,8 +81,7 @@ def _consumer(report: CodeReport, bodies: Sequence[Body], head_size: int) -> Cod
         loop=loop.always_stalls,
         instructions=loop.always_instructions,
         mufu=loop.mufu,
-        # What is skipped, the code for large logits, lies between the first exponentials and the others.
-        mufu_span=(before, before + during - spare),
+        mufu_span=(before, before + during),
         masked_extra=masked.always_stalls - loop.always_stalls if masked and is_loop else MASKED_STALLS,
         load=load.always_stalls,
         epilogue=FRAGMENT_EPILOGUE_STALLS[head_size],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tirx_attn.analysis.waves import launched_tasks
 from tirx_attn.config import TILE_KEYS
 from tirx_attn.family import AnyPlan, family_of
 from tirx_attn.schedule import Plan
@@ -65,17 +66,9 @@ class Tasks:
     def order(self) -> list[list[Task]]:
         """Tasks of each CTA, in its order; CTAs in the order in which they are dispatched."""
         if isinstance(self.plan, Plan) and not self.plan.is_persistent:
-            return [[task] for task in self._longest_first(int(self.plan.l2_heads()))]
+            return [[self.by_m_block[m]] for _, m in launched_tasks(self.plan)]
         stops, ctas = self._stops(), self.plan.grid or 1
         return [[task for stop in stops[cta::ctas] for task in stop] for cta in range(ctas)]
-
-    def _longest_first(self, group: int) -> list[Task]:
-        """The causal order of Blackwell: groups of heads whose K and V fit in L2, each from its longest tasks on."""
-        made: list[Task] = []
-        for first in range(0, self.heads, group):
-            inside = min(group, self.heads - first)
-            made += [task for task in reversed(self.by_m_block) for _ in range(inside)]
-        return made
 
     def _stops(self) -> list[tuple[Task, ...]]:
         """What persistent CTAs stride over, head by head: a task, or on Hopper with a mask a long and a short one."""
