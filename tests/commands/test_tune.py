@@ -57,7 +57,7 @@ def test_table(tirx_attn, modelled):
     result = tirx_attn("tune", *SHAPE, "--knob", "pv_split", "--top", "2")
     text = " ".join(result.stdout.split())
     assert "pv_split=64,64 │ 480.0 │ -4.0 %" in text
-    assert "softmax 0: instructions -54; tensor pipe -43; edge s_ready -11" in text
+    assert "softmax instructions -54; tensor pipe -43; edge s_ready -11" in text
     assert "1 more; --top 3 prints them all" in text
     assert "1/3 as tuned" in " ".join(result.stderr.split())
 

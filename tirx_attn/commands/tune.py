@@ -112,10 +112,10 @@ def ranked(tried: list[Tried]) -> list[Tried]:
 
 def reasons(found: Prediction, base: Prediction) -> str:
     """How the deciding chain differs from that of the schedule that the search began at, in cycles per key block."""
-    parts = []
-    for name in {**found.path, **base.path}:
-        was, now = (each.path.get(name, 0.0) * each.block_cycles for each in (base, found))
-        parts.append((now - was, name))
+    from tirx_attn.analysis.timeline.model import by_role
+
+    now, was = ((each.block_cycles, by_role(each.path)) for each in (found, base))
+    parts = [(now[0] * now[1].get(name, 0.0) - was[0] * was[1].get(name, 0.0), name) for name in {**now[1], **was[1]}]
     parts.sort(key=lambda part: -abs(part[0]))
     told = [f"{name} {cycles:+.0f}" for cycles, name in parts[:REASONS] if abs(cycles) >= 1]
     return "; ".join(told) or "the loop is the same: " + _elsewhere(found, base)

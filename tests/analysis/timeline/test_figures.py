@@ -76,3 +76,15 @@ def test_work_between_two_positions():
     assert body.between(100.0, 400.0) == Work(300.0, 20.0, 150.0)
     assert body.between(400.0, 400.0) == Work()
     assert body.later(100.0).between(0.0, 1100.0) == Work(1100.0, 80.0, 550.0)
+
+
+def test_turns_have_marks_of_their_own():
+    figures = blackwell(
+        "by hand", scores=200, first=650, last=1080, loop=1230, mufu=105, mufu_span=(200, 1070), instructions=527,
+        masked_extra=0, masked_mufu=129, correction=50, mma=200, load=100, epilogue=700, turn=(200, 1060),
+    )  # fmt: skip
+    steps = block(0, 1)
+    steps.insert(3, t.Step(t.WAIT, "exp_turn", 0, 0))
+    steps.insert(5, t.Step(t.ARRIVE, "exp_turn", 1, amount=128))
+    work = [w.stalls for w, _ in figures.program(t.Actor("softmax 0", 4, tuple(steps)), [(1, 1)], TILE_FLOPS)]
+    assert work == [0.0, 0.0, 200.0, 0.0, 450.0, 410.0, 20.0]

@@ -173,6 +173,7 @@ def blackwell(
     mma: float,
     load: float,
     epilogue: float,
+    turn: tuple[float, float] | None = None,
 ) -> CodeFigures:
     """Figures of a tcgen05 kernel with this package's protocol.
 
@@ -187,9 +188,14 @@ def blackwell(
         mma: stall cycles of the MMA warp for a query tile and key block.
         load: stall cycles of the load warp for a K and a V tile.
         epilogue: stall cycles from O complete to O staged.
+        turn: where the softmax groups take turns, the positions of the wait for the turn and of passing it on.
     """
-    handed = ("signal stats.full", scores), ("arrive p_o_rescale", first), ("arrive p_ready_2", last)
-    steady = Body((("wait s_ready", 0.0), *handed), loop, instructions, mufu, mufu_span)
+    marks = [("wait s_ready", 0.0), ("signal stats.full", scores), ("arrive p_o_rescale", first)]
+    if turn is not None:
+        marks += [("arrive exp_turn", turn[1])]
+        marks.insert(2, ("wait exp_turn", turn[0]))
+    marks.append(("arrive p_ready_2", last))
+    steady = Body(tuple(marks), loop, instructions, mufu, mufu_span)
     careful = replace(steady.later(masked_extra), mufu=masked_mufu)
     written = ("arrive p_o_rescale", epilogue), ("arrive o_staged.full", epilogue)
     staged = Body((("wait o_ready", 0.0), *written), epilogue, epilogue / 2)

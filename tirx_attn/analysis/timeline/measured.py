@@ -43,18 +43,20 @@ def _softmax(report: CodeReport, bodies: Sequence[Body], head_size: int) -> Code
     loop, masked, correction, mma, load = (
         report.role(name) for name in ("softmax", "masked", "correction", "mma", "load")
     )
-    if loop is None or correction is None or mma is None or load is None or len(loop.p_arrivals) != 2:
+    if loop is None or correction is None or mma is None or load is None or not 2 <= len(loop.p_arrivals) <= 3:
         raise ValueError(
             "machine code without the loops of softmax, correction, mma and load: allowed is this kernel's"
         )
     lines = next(body for body in bodies if body.role == SOFTMAX and body.start == loop.start).lines
     before, during, _ = loop.phases
     handed = _positions(lines, "BAR")
+    # With turns the arrival between the two parts of P passes the turn on; the turn is waited for behind the scale.
+    takes_turns = len(loop.p_arrivals) == 3
     return blackwell(
         f"machine code of {report.kernel} ({report.arch})",
-        scores=handed[0] if handed else before,
+        scores=handed[0] if handed and not takes_turns else before,
         first=loop.p_arrivals[0],
-        last=loop.p_arrivals[1],
+        last=loop.p_arrivals[-1],
         loop=loop.stalls,
         mufu=loop.mufu,
         mufu_span=(before, before + during),
@@ -65,6 +67,7 @@ def _softmax(report: CodeReport, bodies: Sequence[Body], head_size: int) -> Code
         mma=mma.per_tile(mma.always_stalls),
         load=load.always_stalls,
         epilogue=EPILOGUE_STALLS[head_size],
+        turn=(before, loop.p_arrivals[1]) if takes_turns else None,
     )
 
 

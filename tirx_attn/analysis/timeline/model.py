@@ -170,12 +170,18 @@ def critical(use: dict[str, float], path: dict[str, float]) -> str:
     busiest = max(use, key=lambda unit: use[unit])
     if use[busiest] >= FULL:
         return busiest
+    groups = by_role(path)
+    return max(groups, key=lambda group: groups[group])
+
+
+def by_role(path: dict[str, float]) -> dict[str, float]:
+    """A path in which the warpgroups of a role count as one."""
     groups: dict[str, float] = {}
     for name, share in path.items():
         role, _, what = name.partition(": ")
         group = f"{role.partition(' ')[0]} {what}" if what else name
         groups[group] = groups.get(group, 0.0) + share
-    return max(groups, key=lambda group: groups[group])
+    return groups
 
 
 def first_stall(timeline: Timeline, issuers: set[str], start: float, edge: float) -> str:
