@@ -20,7 +20,7 @@ from tirx_attn.roles.softmax import softmax_role
 from tirx_attn.roles.storage import clear_unused_rows
 from tirx_attn.schedule.plan import Q_STAGES, Plan, make_plan
 from tirx_attn.schedule.schedule import Schedule
-from tirx_attn.tracing import TURN, finish
+from tirx_attn.tracing import finish, turn
 
 
 def get_flash_attention4_kernel(
@@ -63,7 +63,7 @@ def get_flash_attention4_kernel(
 
 def build_kernel(plan: Plan) -> PrimFunc:
     """The PrimFunc of a plan. Threads take turns."""
-    with TURN:
+    with turn():
         return _trace(plan)
 
 

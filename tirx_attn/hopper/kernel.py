@@ -13,12 +13,12 @@ from tirx_attn.hopper.protocol import hopper_protocol
 from tirx_attn.hopper.transfer import load_role, store_role
 from tirx_attn.roles.parameters import Parameters
 from tirx_attn.roles.storage import clear_unused_rows
-from tirx_attn.tracing import TURN, finish
+from tirx_attn.tracing import finish, turn
 
 
 def build_hopper_kernel(plan: HopperPlan) -> PrimFunc:
     """The PrimFunc of a plan. Its parameters are those of the Blackwell kernel. Threads take turns."""
-    with TURN:
+    with turn():
         return _trace(plan)
 
 
