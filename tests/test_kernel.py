@@ -167,10 +167,10 @@ def test_tma_tiles(name):
 
 
 def test_exponentials(name):
-    """MUFU exponentials: all 128 of a row in a careful block, without the emulated ones in the steady loop, one per
-    rescale in each."""
+    """MUFU exponentials: all 128 of a row and one of acc_scale in a careful block; in the steady loop, which moves no
+    reference, those that are not emulated."""
     steady = 128 - PLANS[name].schedule.emulated_exponentials
-    assert len(cuda(name).calls(r"ex2\.approx")) == (1 + 128) + (1 + steady)
+    assert len(cuda(name).calls(r"ex2\.approx")) == 128 + 1 + steady
 
 
 def test_p_is_handed_over_in_the_planned_parts(name):
@@ -212,13 +212,13 @@ def test_a_second_build_is_the_same_text():
 # Each changes one number of the CUDA as a kernel that does not follow its plan would have it.
 MUTATIONS = {
     "registers of a role": (r"u32 48;", "u32 56;"),
-    "registers of another role": (r"u32 200;", "u32 192;"),
+    "registers of another role": (r"u32 192;", "u32 200;"),
     "arrival count": (r"\(uint\)256\);", "(uint)255);"),
-    "a barrier word": (r"arrive_shared_b64(.*warp_id_in_cta >> 2\) \+ 288)14\)", r"arrive_shared_b64\g<1>16)"),
+    "a barrier word": (r"arrive_shared_b64(.*warp_id_in_cta >> 2\) \+ 289)42\)", r"arrive_shared_b64\g<1>44)"),
     "threads of a named barrier": (r"\(uint\)64\);", "(uint)96);"),
     "number of a named barrier": (r"\(uint\)\(warp_id_in_cta \+ 1\)", "(uint)(warp_id_in_cta + 2)"),
     "columns of S": (r"\(\(uint\)0, 0, (.{1,40}) \+ 64\)", r"((uint)0, 0, \g<1> + 80)"),
-    "base of O": (r"\(uint\)256, 0, 16\)", "(uint)272, 0, 16)"),
+    "base of O": (r"\(uint\)256, 0, \(\(stage", "(uint)272, 0, ((stage"),
     "accumulator of an MMA": (r"f16\(\(uint\)128, ", "f16((uint)136, "),
     "P of an MMA": (r"\(uint\)72, ", "(uint)68, "),
     "warp of a role": (r"warp_id_in_cta <= 7", "warp_id_in_cta <= 3"),

@@ -160,9 +160,9 @@ class TestDeadlocks:
         assert headline(report).startswith("p_ready_2: deadlock, mma waits for p_ready_2[0] phase 0 (0 of 128 arrivals")
         assert report.findings[0].role == "softmax 0"
 
-    def test_mailbox_credit(self):
-        report = judge("correction", "drop initial credit", "softmax_corr.empty")
-        assert headline(report).startswith("softmax_corr.empty: deadlock, softmax 0 waits for softmax_corr.empty[0]")
+    def test_a_release_that_is_not_given(self):
+        report = judge("correction", "drop arrival", "row_sum.empty")
+        assert headline(report).startswith("row_sum.empty: deadlock, softmax 0 waits for row_sum.empty[0] phase 0")
         assert report.findings[0].role == "correction"
 
     @pytest.mark.slow
@@ -220,9 +220,9 @@ class TestRaces:
         [
             ("drop wait", "kv_load.empty", r"kv_load\.empty: TMA load to \w+ by load, then TMA load to \w+ by load"),
             ("drop wait", "o_ready", r"o_ready: MMA \w*o_tmem .* by mma, then tcgen05\.ld of \w*o_tmem by correction"),
-            ("drop wait", "softmax_corr.empty", r"softmax_corr\.empty: read of \w*mailbox by correction, then write"),
+            ("drop wait", "row_sum.full", r"row_sum\.full: write of \w*row_sum_smem by softmax 0, then read"),
             ("drop wait", "o_staged.empty", r"o_staged\.empty: TMA store .* by store, then write of .* by correction"),
-            ("wrong barrier", "stats.full", r"stats\.full: write of \w*mailbox by softmax 0, then read"),
+            ("wrong barrier", "stats.full", r"stats\.full: write of \w*acc_scale_smem by softmax 0, then read"),
         ],
     )
     def test_names_edge_and_both_accesses(self, family, edge, message):

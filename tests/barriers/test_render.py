@@ -64,7 +64,7 @@ def test_the_row_of_a_named_barrier():
         ("kv_load.empty", "free"),
         ("exp_turn", "stage 0 free"),
         ("p_o_rescale", "softmax arrives once"),
-        ("softmax_corr.empty", "-"),
+        ("p_ready_2", "-"),
     ],
 )
 def test_what_holds_at_the_start(name, state):
@@ -111,8 +111,8 @@ def test_a_declaration_holds_roles_protocol_and_limits():
     plan = make_plan(CONFIG)
     data = json.loads(render.declaration(plan.warps, protocol(plan), plan.target))
     assert {role["name"]: role["registers"] for role in data["roles"]} == {
-        "softmax": 200,
-        "correction": 64,
+        "softmax": 192,
+        "correction": 80,
         "mma": 48,
         "load": 48,
         "store": 48,

@@ -93,7 +93,7 @@ def test_splits_of_the_two_masks():
 
 def test_register_split_of_the_default():
     schedule = Schedule()
-    assert (schedule.softmax_registers, schedule.correction_registers, schedule.issue_registers) == (200, 64, 48)
+    assert (schedule.softmax_registers, schedule.correction_registers, schedule.issue_registers) == (192, 80, 48)
 
 
 @pytest.mark.parametrize("config", [FULL, CAUSAL], ids=["full", "causal"])

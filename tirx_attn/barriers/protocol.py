@@ -116,7 +116,6 @@ def protocol(plan: Plan) -> Protocol:
         ValueError: the edges need more hardware named barriers than the target has.
     """
     warps, owner = plan.warps, plan.epilogue
-    statistics_to_owner = owner is warps.correction
     edges = [
         _tma("q_load.full", Q_STAGES, plan.q_tile_bytes, "Q tile of the stage is in shared memory"),
         _release("q_load.empty", Q_STAGES, "last QKᵀ of the task has read the Q tile"),
@@ -161,15 +160,6 @@ def protocol(plan: Plan) -> Protocol:
         ),
         _statistics(plan),
         Edge(
-            "softmax_corr.empty",
-            Kind.THREADS,
-            Q_STAGES,
-            (_threads(warps.correction, "mailbox slot read"),),
-            ("softmax",),
-            "mailbox slot may be written again",
-            credit="correction" if statistics_to_owner else None,
-        ),
-        Edge(
             "o_staged.full",
             Kind.THREADS,
             Q_STAGES,
@@ -187,6 +177,8 @@ def protocol(plan: Plan) -> Protocol:
             free_stages=tuple(range(Q_STAGES)),
         ),
     ]
+    if owner is warps.correction:
+        edges += _row_sum(plan)
     if plan.schedule.stagger:
         edges.append(
             Edge(
@@ -230,7 +222,31 @@ def _statistics(plan: Plan) -> Edge:
         "stats.full",
         Kind.NAMED,
         Q_STAGES * group // per_barrier,
-        (Producer("softmax", per_barrier, "acc_scale or row_sum written"),),
+        (Producer("softmax", per_barrier, "acc_scale written"),),
         ("correction",),
-        "mailbox slot holds the block's acc_scale, or the task's row_sum",
+        "acc_scale of the block is in shared memory. It may be written again after s_ready of the next block: the PV "
+        "ahead of that QKᵀ waited for the reader on p_o_rescale",
     )
+
+
+def _row_sum(plan: Plan) -> list[Edge]:
+    warps = plan.warps
+    return [
+        Edge(
+            "row_sum.full",
+            Kind.THREADS,
+            Q_STAGES,
+            (_threads(warps.softmax, "row_sum of the task written"),),
+            ("correction",),
+            "row_sum of the task is in shared memory",
+        ),
+        Edge(
+            "row_sum.empty",
+            Kind.THREADS,
+            Q_STAGES,
+            (_threads(warps.correction, "row_sum read"),),
+            ("softmax",),
+            "row_sum may be written again",
+            free_stages=tuple(range(Q_STAGES)),
+        ),
+    ]

@@ -41,8 +41,8 @@ class Context:
         self.q_rows, self.o_rows = (
             storage.packed(tiles, Q_STAGES, self.tiles) for tiles in (self.q_smem, self.o_smem)
         )
-        pool.move_base_to(plan.smem.mailbox.start)
-        self.mailbox = pool.alloc((Q_STAGES, TILE_ROWS), "float32")
+        self.acc_scale_smem = self._statistic(pool, plan.smem.acc_scale)
+        self.row_sum_smem = self._statistic(pool, plan.smem.row_sum)
         pool.move_base_to(plan.smem.control.start)
         self.barriers = Barriers(pool, protocol(plan))
 
@@ -61,6 +61,11 @@ class Context:
     def _accumulator(self, regions, columns):
         self.tmem.move_base_to(regions[0].start)
         return self.tmem.alloc_tcgen05_mma_D((TILE_ROWS, len(regions) * columns), "float32", M=TILE_ROWS, cta_group=1)
+
+    def _statistic(self, pool, region):
+        """One float32 for each row of the Q tiles; None where the plan has no place for it."""
+        pool.move_base_to(region.start)
+        return pool.alloc((Q_STAGES, TILE_ROWS), "float32") if region.size else None
 
     def _first_warp(self, role):
         return 4 * role.warpgroups[0] + role.warp

@@ -1,7 +1,7 @@
 """Correction role: rescales O in TMEM when the softmax reference of a row moved; may own the epilogue.
 
 Runs on: one warpgroup, for both query stages; thread r serves row r of each tile.
-Reads:   mailbox, o_tmem.
+Reads:   acc_scale_smem, row_sum_smem, o_tmem.
 Writes:  o_tmem (and o_smem where it owns the epilogue).
 """
 
@@ -17,11 +17,18 @@ from tirx_attn.schedule.plan import Q_STAGES
 
 
 @T.inline
-def receive(ctx, stage, statistic):
-    """statistic[0] = what the softmax thread of the same row put in the mailbox; frees the slot."""
+def receive_acc_scale(ctx, stage, statistic):
+    """statistic[0] = acc_scale of the same row. Its slot is free once this thread has arrived on p_o_rescale."""
     ctx.barriers.stats_full.wait(stage, ctx.warp)
-    statistic[0] = ctx.mailbox[stage, ctx.thread]
-    ctx.barriers.softmax_corr_empty.arrive(stage)
+    statistic[0] = ctx.acc_scale_smem[stage, ctx.thread]
+
+
+@T.inline
+def receive_row_sum(ctx, stage, phase, statistic):
+    """statistic[0] = row_sum of the same row; frees its slot."""
+    ctx.barriers.row_sum_full.wait(stage, phase)
+    statistic[0] = ctx.row_sum_smem[stage, ctx.thread]
+    ctx.barriers.row_sum_empty.arrive(stage)
 
 
 @T.inline
@@ -50,6 +57,7 @@ def correction_role(ctx):
     OWNS_EPILOGUE = T.meta_var(ctx.plan.epilogue is ctx.plan.warps.correction)
     epilogue = Epilogue(ctx)
     statistic = T.alloc_local([1], "float32")
+    row_sum = T.meta_var(ctx.barriers.cursor("row_sum.full") if OWNS_EPILOGUE else None)
     for stage in T.unroll(Q_STAGES):
         ctx.barriers.give_credit("correction", stage)
     task = ctx.tasks("correction")
@@ -60,13 +68,14 @@ def correction_role(ctx):
             # Block 0 overwrites O: its acc_scale is not sent, its arrival on p_o_rescale is the epilogue's.
             for _ in T.serial(key_blocks - 1, unroll=False):
                 for stage in T.unroll(Q_STAGES):
-                    receive(ctx, stage, statistic)
+                    receive_acc_scale(ctx, stage, statistic)
                     rescale(ctx, stage, statistic[0])
                     ctx.barriers.p_o_rescale.arrive(stage)
             if OWNS_EPILOGUE:
                 for stage in T.serial(Q_STAGES, unroll=False):
-                    receive(ctx, stage, statistic)
+                    receive_row_sum(ctx, stage, row_sum.phase, statistic)
                     epilogue.normalise(stage, statistic[0])
+                row_sum.advance()
         else:
             if OWNS_EPILOGUE:
                 for stage in T.unroll(Q_STAGES):

@@ -44,19 +44,29 @@ def mask_columns(x, visible):
 def row_maximum(x, result):
     """result[0] = max of the row, −inf for a row of −inf, by four chains of three-input maxima.
 
-    Each takes two values away: 63 of them and one maximum of two are the fewest for 128.
+    Each takes two values away: 63 of them and one maximum of two are the fewest for 128. From the last column on, since
+    the first ones are worked on at the same time.
     """
+    LAST = T.meta_var(TILE_KEYS - 1)
     m = T.alloc_local([4], "float32")
     for c in T.unroll(4):
-        T.ptx.max.f32(m[c], x[3 * c], x[3 * c + 1], x[3 * c + 2])
+        T.ptx.max.f32(m[c], x[LAST - 3 * c], x[LAST - 1 - 3 * c], x[LAST - 2 - 3 * c])
     for i in T.unroll((TILE_KEYS - 12) // 2):
-        T.ptx.max.f32(m[i % 4], m[i % 4], x[12 + 2 * i], x[13 + 2 * i])
+        T.ptx.max.f32(m[i % 4], m[i % 4], x[LAST - 12 - 2 * i], x[LAST - 13 - 2 * i])
     T.ptx.max.f32(m[0], m[0], m[1], m[2])
     result[0] = T.max(m[0], m[3])
 
 
 @T.inline
-def emulated_pair(x, i, scale, reference):
+def emulation_offset(reference, offset):
+    """offset = (127 − reference) / 256."""
+    T.ptx.fma.rn.ftz.f32(
+        offset, reference, T.float32(-1 / EXPONENT_SPAN), T.float32(-LOWEST_EXPONENT / EXPONENT_SPAN)
+    )
+
+
+@T.inline
+def emulated_pair(x, i, scale, offset):
     """x[i], x[i+1] = exp2(x·scale − reference) on the FMA pipe, by Cody–Waite: exponent = n + f; a cubic in f.
 
     The exponent is formed as (exponent + 127) / 256 by a saturating FMA, so that it is clamped to [−127, 129] for
@@ -81,10 +91,6 @@ def emulated_pair(x, i, scale, reference):
     T.ptx.mov.b64(c2, T.float32(EXP2_COEFFICIENTS[2]), T.float32(EXP2_COEFFICIENTS[2]))
     T.ptx.mov.b64(c3, T.float32(EXP2_COEFFICIENTS[3]), T.float32(EXP2_COEFFICIENTS[3]))
     T.ptx.mov.b64(magic, T.float32(FLOOR_MAGIC + LOWEST_EXPONENT), T.float32(FLOOR_MAGIC + LOWEST_EXPONENT))
-    offset: T.float32
-    T.ptx.fma.rn.ftz.f32(
-        offset, reference, T.float32(-1 / EXPONENT_SPAN), T.float32(-LOWEST_EXPONENT / EXPONENT_SPAN)
-    )
     for e in T.unroll(2):
         T.ptx.fma.rn.ftz.sat.f32(u[e], x[i + e], scale * T.float32(1 / EXPONENT_SPAN), offset)
     T.ptx.mov.b64(unit, u[0], u[1])
@@ -104,7 +110,7 @@ def emulated_pair(x, i, scale, reference):
 
 
 @T.inline
-def exponentials(x, first, scale, reference, emulated):
+def exponentials(x, first, scale, reference, offset, emulated):
     """x = exp2(x·scale − reference) on the 32 columns from `first`; the last `emulated` pairs by polynomial."""
     scales: T.uint64
     references: T.uint64
@@ -120,7 +126,7 @@ def exponentials(x, first, scale, reference, emulated):
             T.ptx.ex2.approx.ftz.f32(x[i], x[i])
             T.ptx.ex2.approx.ftz.f32(x[i + 1], x[i + 1])
         else:
-            emulated_pair(x, i, scale, reference)
+            emulated_pair(x, i, scale, offset)
 
 
 @T.inline
@@ -151,12 +157,14 @@ def scale_columns(x, COLUMNS, factor):
 
 
 @T.inline
-def shift_columns(x, COLUMNS, summand):
-    """Add a scalar to the first COLUMNS values of `x`, pair by pair."""
+def subtract(x, COLUMNS, factor, reference):
+    """x = x·factor − reference on the first COLUMNS values, rounded once, pair by pair."""
     pair: T.uint64
-    summands: T.uint64
-    T.ptx.mov.b64(summands, summand, summand)
+    factors: T.uint64
+    references: T.uint64
+    T.ptx.mov.b64(factors, factor, factor)
+    T.ptx.mov.b64(references, T.float32(0) - reference, T.float32(0) - reference)
     for i in T.unroll(COLUMNS // 2):
         T.ptx.mov.b64(pair, x[2 * i], x[2 * i + 1])
-        T.ptx.add.rn.ftz.f32x2(pair, pair, summands)
+        T.ptx.fma.rn.ftz.f32x2(pair, pair, factors, references)
         T.ptx.mov.b64(x[2 * i], x[2 * i + 1], pair)

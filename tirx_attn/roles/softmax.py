@@ -2,7 +2,7 @@
 
 Runs on: two warpgroups, one per query stage.
 Reads:   s_tmem (and o_tmem where it owns the epilogue).
-Writes:  p_tmem, mailbox (and o_smem where it owns the epilogue).
+Writes:  p_tmem, acc_scale_smem, and row_sum_smem or, where it owns the epilogue, o_smem.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from tvm.tirx.layout import tcgen05_atom_layout
 from tirx_attn.config import TILE_KEYS, TILE_ROWS
 from tirx_attn.roles import rowmath
 from tirx_attn.roles.epilogue import Epilogue
+from tirx_attn.roles.row_state import RowState
 from tirx_attn.schedule.schedule import FRAGMENT_COLUMNS
 
 LOAD_COLUMNS = 64
 """Columns of S that one tcgen05.ld brings."""
 
 LARGE = 2.0**13
-"""Above it in magnitude, a row's scaled scores are rounded as its reference was, and the reference is subtracted: the
-exponent of the maximum is exactly 0.
+"""Magnitude of a scaled reference above which what its rounding took away is subtracted as well: the exponent of the
+maximum is exactly 0.
 
 Below it one fused multiply-add forms an exponent. Rounding the reference moves the exponents of a row together, which
 its sum takes out again, but for the emulated ones, whose offset 127 − reference is rounded apart: by at most 2**-11
@@ -33,31 +34,10 @@ here, 3.4e-4 of a weight, where rounding P to fp16 takes up to 4.9e-4.
 
 PIECES = TILE_KEYS // FRAGMENT_COLUMNS
 
-
-@T.meta_class
-class RowState:
-    """Running statistics of the thread's row, in base 2.
-
-    `reference` is the scaled row maximum that is subtracted; −inf until the row has seen a key. `total` is the
-    denominator relative to it, as a packed pair of partial sums.
-    """
-
-    def __init__(self):
-        self.reference = T.local_scalar("float32")
-        self.total = T.local_scalar("uint64")
-
-    @T.inline
-    def reset(self):
-        self.reference = T.float32(rowmath.NEGATIVE_INFINITY)
-        T.ptx.mov.b64(self.total, T.float32(0), T.float32(0))
-
-    @T.inline
-    def sum(self, result):
-        """result[0] = row_sum."""
-        low: T.float32
-        high: T.float32
-        T.ptx.mov.b64(low, high, self.total)
-        result[0] = low + high
+AHEAD = 1
+"""Pieces of a steady block whose exponentials do not wait for its maximum. Their P lies over columns of S that are in
+registers still, and the columns that they came from lie in TMEM still: such a block can be taken again.
+"""
 
 
 @T.meta_class
@@ -70,14 +50,14 @@ class Softmax:
         self.owns_epilogue = ctx.plan.epilogue is ctx.plan.warps.softmax
         self.stagger = ctx.plan.schedule.stagger
         self.s_ready = ctx.barriers.cursor("s_ready")
-        self.mailbox_free = ctx.barriers.cursor("softmax_corr.empty")
+        self.row_sum_free: Any = None if self.owns_epilogue else ctx.barriers.cursor("row_sum.empty")
         self.turn: Any = ctx.barriers.cursor("exp_turn", stage=self.stage) if self.stagger else None
         self.state = RowState()
-        self.acc_scale = T.local_scalar("float32")
-        self.proposed = T.local_scalar("float32")
-        # The key block that is next; and whether its S has been waited for.
-        self.block = T.local_scalar("int32")
+        # Key blocks that are left, the next one being the last of them; whether its S has been waited for, and loaded
+        # but for the pieces AHEAD; and whether `steady_blocks` may take it.
+        self.left = T.local_scalar("int32")
         self.scores_ready = T.local_scalar("int32")
+        self.may_run_ahead = T.local_scalar("int32")
         # The thread's row, and the same registers as the warpgroup's fragment of the tile.
         layout = tcgen05_atom_layout("32x32b", (TILE_ROWS, TILE_KEYS), "float32")
         self.x = T.alloc_local((TILE_KEYS,), "float32")
@@ -94,16 +74,18 @@ class Softmax:
 
     @T.inline
     def wait_scores(self):
-        """Until S of the block is complete in TMEM."""
+        """Until S of the block is complete in TMEM. A wait may be repeated: the cursor moves at the block's end."""
         self.ctx.barriers.s_ready.wait(self.stage, self.s_ready.phase)
-        self.s_ready.advance()
         T.ptx.tcgen05.fence__after_thread_sync()
 
     @T.inline
-    def load_scores(self):
-        """S into registers. Complete on return, so that P may overwrite S."""
-        for i in T.unroll(TILE_KEYS // LOAD_COLUMNS):
-            first = T.meta_var(i * LOAD_COLUMNS)
+    def load_scores(self, COLUMNS):
+        """The first columns of S into registers. Complete on return, so that P may overwrite S.
+
+        The last ones come first: what is needed at once is loaded last, so the assembler can put off no load.
+        """
+        for i in T.unroll(COLUMNS // LOAD_COLUMNS):
+            first = T.meta_var(COLUMNS - LOAD_COLUMNS - i * LOAD_COLUMNS)
             column = T.meta_var(self.stage * TILE_KEYS + first)
             Tx.wg.copy_async(
                 self.scores[:, first : first + LOAD_COLUMNS], self.ctx.s_tmem[:, column : column + LOAD_COLUMNS]
@@ -111,39 +93,9 @@ class Softmax:
         T.ptx.tcgen05.wait__ld.sync.aligned()
 
     @T.inline
-    def propose(self):
-        """The reference after this block, and acc_scale, by which O and row_sum must then be multiplied.
-
-        The first maximum becomes the reference: −inf minus it lies below every threshold. Nothing is taken over yet,
-        so that a block can still be left to `careful_block`.
-        """
-        rowmath.row_maximum(self.x, self.scalar)
-        candidate: T.let = T.max(self.state.reference, self.scalar[0] * self.ctx.scale_log2)
-        delta: T.let = self.state.reference - candidate
-        self.acc_scale = T.float32(1)
-        self.proposed = self.state.reference
-        # False for the NaN of −inf minus −inf, a row without a key so far: it keeps its reference.
-        if delta < T.float32(-self.ctx.plan.schedule.rescale_threshold):
-            T.ptx.ex2.approx.ftz.f32(self.acc_scale, delta)
-            self.proposed = candidate
-
-    @T.inline
-    def take_over(self):
-        """Make the proposed reference the row's."""
-        self.state.reference = self.proposed
-        rowmath.scale_pair(self.state.total, self.acc_scale)
-
-    @T.inline
-    def publish(self, value):
-        """Hand a statistic of the row to the correction group. The slot has been waited for."""
-        self.ctx.mailbox[self.stage, self.ctx.thread] = value
+    def publish(self):
+        """Tell the correction group that acc_scale of the block is in acc_scale_smem."""
         self.ctx.barriers.stats_full.arrive(self.stage, self.ctx.warp)
-
-    @T.inline
-    def wait_mailbox(self):
-        """Until the correction group has read what was last published."""
-        self.ctx.barriers.softmax_corr_empty.wait(self.stage, self.mailbox_free.phase)
-        self.mailbox_free.advance()
 
     def emulated_pairs(self, piece):
         """Pairs of a piece that the FMA pipe computes in the steady loop."""
@@ -172,8 +124,8 @@ class Softmax:
         barrier.arrive(self.stage)
 
     @T.inline
-    def exponentials(self, factor, reference, STEADY, is_first):
-        """P of the block from its scores, the row sum, and the two hand-overs to the MMA."""
+    def exponentials(self, factor, reference, STEADY, DONE):
+        """P of the block from its scores but for the first pieces that are DONE, row_sum, and the two hand-overs."""
         bar = T.meta_var(self.ctx.barriers)
         FIRST_PART_ENDS = T.meta_var(self.ctx.plan.schedule.pv_split[0] // FRAGMENT_COLUMNS - 1)
         if self.stagger:
@@ -181,72 +133,96 @@ class Softmax:
             self.turn.advance()
         for piece in T.unroll(PIECES):
             first = T.meta_var(piece * FRAGMENT_COLUMNS)
-            rowmath.exponentials(self.x, first, factor, reference, self.emulated_pairs(piece) if STEADY else 0)
-            self.store_p(piece)
+            if piece >= DONE:
+                EMULATED = T.meta_var(self.emulated_pairs(piece) if STEADY else 0)
+                rowmath.exponentials(self.x, first, factor, reference, self.state.offset, EMULATED)
+                self.store_p(piece)
             if piece == FIRST_PART_ENDS:
                 self.hand_over(bar.p_o_rescale)
-                # Before a task's first block, the last thing published is the row_sum of the task before, if any.
-                if STEADY or not self.owns_epilogue:
-                    self.wait_mailbox()
-                else:
-                    if is_first == 0:
-                        self.wait_mailbox()
             rowmath.add_columns(self.state.total, self.x, first)
         if self.stagger:
             bar.exp_turn.arrive(1 - self.stage)
         self.hand_over(bar.p_ready_2)
+        self.s_ready.advance()
 
     @T.inline
     def careful_block(self, task, is_first):
-        """Any block: the first of a task, one that the mask cuts, or one with a large maximum."""
+        """Any block: the first of a task, one that the mask cuts, or one that moves a reference or has a large one."""
         reference: T.float32
         factor: T.float32
         if self.scores_ready == 0:
             self.wait_scores()
+            self.load_scores(TILE_KEYS)
+        else:
+            # The P stored AHEAD is stored again.
+            T.ptx.tcgen05.wait__st.sync.aligned()
+            self.load_scores(LOAD_COLUMNS)
         self.scores_ready = 0
-        self.load_scores()
         if self.ctx.tiles.may_mask:
             rowmath.mask_columns(
-                self.x, self.ctx.tiles.visible_columns(task.m_block_idx, self.stage, self.ctx.thread, self.block)
+                self.x, self.ctx.tiles.visible_columns(task.m_block_idx, self.stage, self.ctx.thread, self.left - 1)
             )
-        self.propose()
-        self.take_over()
+        rowmath.row_maximum(self.x, self.scalar)
+        self.state.update(self.scalar[0], self.ctx.scale_log2, self.ctx.plan.schedule.rescale_threshold)
         if is_first == 0:
             # The first PV of a task overwrites O: nothing to rescale, nothing to publish.
-            self.publish(self.acc_scale)
-        # A row without a key so far subtracts 0: exp2(−inf − 0) = 0, where −inf − (−inf) would be NaN.
-        reference = T.if_then_else(
-            self.state.reference == T.float32(rowmath.NEGATIVE_INFINITY), T.float32(0), self.state.reference
-        )
+            self.ctx.acc_scale_smem[self.stage, self.ctx.thread] = self.state.acc_scale
+            self.publish()
+        self.may_run_ahead = 1
         factor = self.ctx.scale_log2
-        if self.is_large(reference) != 0:
-            rowmath.scale_columns(self.x, TILE_KEYS, factor)
-            rowmath.shift_columns(self.x, TILE_KEYS, T.float32(0) - reference)
+        reference = self.state.reference
+        if self.any_row(T.cast(T.abs(reference) > T.float32(LARGE), "int32")) != 0:
+            self.may_run_ahead = 0
+            rowmath.subtract(self.x, TILE_KEYS, factor, reference)
+            T.ptx.fma.rn.ftz.f32(reference, self.state.peak, factor, T.float32(0) - reference)
             factor = T.float32(1)
-            reference = T.float32(0)
-        self.exponentials(factor, reference, STEADY=False, is_first=is_first)
+        self.exponentials(factor, reference, STEADY=False, DONE=0)
 
     @T.inline
-    def steady_blocks(self, end):
-        """The blocks above `end`, which every row sees whole.
+    def steady_blocks(self):
+        """The blocks that are left, which every row sees whole, for as long as none of them moves a reference.
 
-        Stops early at a block with a large maximum, its S untouched: it is left to `careful_block`.
+        The first exponentials subtract the reference before it is known that it stays. Where it does not, the block is
+        left to `careful_block`.
         """
-        while self.block > end:
+        state = T.meta_var(self.state)
+        limit: T.float32
+        if self.left > 0:
+            # −inf for a row without a key so far, whose first score must move it.
+            limit = state.peak * self.ctx.scale_log2 + T.float32(self.ctx.plan.schedule.rescale_threshold)
+            rowmath.emulation_offset(state.reference, state.offset)
+            # What was last sent has been read by then: S follows a PV that waited for the reader on p_o_rescale.
+            self.ctx.barriers.s_ready.wait(self.stage, self.s_ready.phase)
+            self.ctx.acc_scale_smem[self.stage, self.ctx.thread] = T.float32(1)
+        while self.left > 0:
             self.wait_scores()
-            self.load_scores()
-            self.propose()
-            if self.is_large(self.scalar[0] * self.ctx.scale_log2) != 0:
+            self.load_scores(TILE_KEYS)
+            rowmath.row_maximum(self.x, self.scalar)
+            for piece in T.unroll(AHEAD):
+                first = T.meta_var(piece * FRAGMENT_COLUMNS)
+                EMULATED = T.meta_var(self.emulated_pairs(piece))
+                rowmath.exponentials(self.x, first, self.ctx.scale_log2, state.reference, state.offset, EMULATED)
+                self.store_p(piece)
+            stays: T.let = self.scalar[0] * self.ctx.scale_log2 < limit
+            if self.any_row(T.if_then_else(stays, 0, 1)) != 0:
                 self.scores_ready = 1
                 break
-            self.take_over()
-            self.publish(self.acc_scale)
-            self.exponentials(self.ctx.scale_log2, self.state.reference, STEADY=True, is_first=0)
-            self.block = self.block - 1
+            self.publish()
+            self.exponentials(self.ctx.scale_log2, state.reference, STEADY=True, DONE=AHEAD)
+            self.left = self.left - 1
 
-    def is_large(self, score):
-        """Not 0 where some row of the warp has a large scaled score. A reference is one."""
-        return T.cuda.any_sync(T.uint32(0xFFFFFFFF), T.cast(T.abs(score) > T.float32(LARGE), "int32"))
+    def any_row(self, condition):
+        """Not 0 where a condition, an int32, is not 0 for some row of the warp."""
+        return T.cuda.any_sync(T.uint32(0xFFFFFFFF), condition)
+
+    @T.inline
+    def send_row_sum(self, row_sum):
+        """Hand row_sum to the correction group, which owns the epilogue."""
+        bar = T.meta_var(self.ctx.barriers)
+        bar.row_sum_empty.wait(self.stage, self.row_sum_free.phase)
+        self.row_sum_free.advance()
+        self.ctx.row_sum_smem[self.stage, self.ctx.thread] = row_sum
+        bar.row_sum_full.arrive(self.stage)
 
     @T.inline
     def store_lse(self, task, row_sum):
@@ -277,18 +253,19 @@ def softmax_role(ctx):
         if key_blocks > 0:
             unmasked: T.let = ctx.tiles.unmasked_blocks(task.m_block_idx, row.stage)
             row.reset()
-            row.block = key_blocks - 1
-            while row.block >= 0:
-                row.careful_block(task, T.cast(row.block == key_blocks - 1, "int32"))
-                row.block = row.block - 1
-                steady_end: T.let = T.if_then_else(row.block < unmasked, -1, row.block)
-                row.steady_blocks(steady_end)
+            row.left = key_blocks
+            while row.left > 0:
+                row.careful_block(task, T.cast(row.left == key_blocks, "int32"))
+                row.left = row.left - 1
+                if row.left <= unmasked:
+                    if row.may_run_ahead != 0:
+                        row.steady_blocks()
             row.state.sum(row.scalar)
             row.store_lse(task, row.scalar[0])
             if row.owns_epilogue:
                 epilogue.normalise(row.stage, row.scalar[0])
             else:
-                row.publish(row.scalar[0])
+                row.send_row_sum(row.scalar[0])
         else:
             row.store_lse(task, T.float32(0))
             if row.owns_epilogue:

@@ -62,12 +62,13 @@ class SmemPlan:
     q: Region
     kv: Region
     o: Region
-    mailbox: Region
+    acc_scale: Region
+    row_sum: Region
     control: Region
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        return (self.q, self.kv, self.o, self.mailbox, self.control)
+        return (self.q, self.kv, self.o, self.acc_scale, self.row_sum, self.control)
 
     @property
     def size(self) -> int:
@@ -114,8 +115,11 @@ class Plan(BasePlan):
         q = Region("q", 0, Q_STAGES * tile)
         kv = Region("kv", q.end, self.schedule.kv_stages * tile)
         o = Region("o", kv.end, Q_STAGES * tile)
-        mailbox = Region("mailbox", o.end, Q_STAGES * TILE_ROWS * 4)
-        return SmemPlan(q, kv, o, mailbox, Region("control", mailbox.end, CONTROL_BYTES))
+        statistic = Q_STAGES * TILE_ROWS * 4
+        acc_scale = Region("acc_scale", o.end, statistic)
+        # A softmax group that owns the epilogue keeps row_sum in its registers.
+        row_sum = Region("row_sum", acc_scale.end, statistic if self.epilogue is self.warps.correction else 0)
+        return SmemPlan(q, kv, o, acc_scale, row_sum, Region("control", row_sum.end, CONTROL_BYTES))
 
     @cached_property
     def tmem(self) -> TmemPlan:

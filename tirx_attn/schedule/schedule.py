@@ -47,9 +47,9 @@ class Schedule:
     emulated_pairs: tuple[int, int, int, int] = (2, 2, 2, 2)
     kv_stages: int = 3
     rescale_threshold: float = 8.0
-    rescale_columns: int = 16
-    softmax_registers: int = 200
-    correction_registers: int = 64
+    rescale_columns: int = 32
+    softmax_registers: int = 192
+    correction_registers: int = 80
     issue_registers: int = 48
     l2_budget: int = 50 * 1024 * 1024
     persistent_ctas: int | None = None

@@ -48,7 +48,7 @@ TUNING_TABLE = (
         "T2",
         "causal, MUFU-bound target",
         lambda c, t: c.is_causal and t.exp2_per_clock <= MUFU_BOUND_RATE,
-        Schedule(emulated_pairs=(3, 3, 3, 3), rescale_columns=32, **_CAUSAL),
+        Schedule(emulated_pairs=(3, 3, 3, 3), **_CAUSAL),
     ),
     TuningRow(
         "T3",
@@ -60,7 +60,7 @@ TUNING_TABLE = (
         "T4",
         "causal, fast MUFU",
         lambda c, t: True,
-        Schedule(emulated_pairs=_NO_EMULATION, rescale_columns=32, **_CAUSAL),
+        Schedule(emulated_pairs=_NO_EMULATION, **_CAUSAL),
     ),
 )
 

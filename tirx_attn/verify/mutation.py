@@ -33,11 +33,10 @@ SECOND_FENCE = (
 )
 
 EQUIVALENT = {
-    ("swap", "p_o_rescale <-> softmax_corr.empty", "softmax"): LATER,
     ("swap", "exp_turn <-> tcgen05_wait", "softmax"): LATER,
     ("swap", "stats.full <-> exp_turn", "softmax"): LATER,
     ("wrong split, late", "p_o_rescale", "softmax"): LATER,
-    ("late release", "softmax_corr.empty", "correction"): LATER,
+    ("late release", "row_sum.empty", "correction"): LATER,
     ("swap", "tile.gemm_async <-> p_ready_2", "mma"): ALL_OF_P,
     ("swap", "tcgen05_fence <-> o_staged.empty", "correction"): STILL_AFTER,
     ("swap", "tcgen05_fence <-> o_staged.empty", "softmax"): STILL_AFTER,

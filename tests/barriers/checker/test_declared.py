@@ -30,9 +30,9 @@ def test_the_table_as_it_is():
 
 def test_a_role_that_does_not_declare_its_arrivals():
     def change(table, edges):
-        edges["softmax_corr.empty"].update(producers=[], credit=None)
+        edges["row_sum.empty"].update(producers=[])
 
-    assert starts(messages(change), "softmax_corr.empty: correction arrives on it, declared are : arrive on")
+    assert starts(messages(change), "row_sum.empty: correction arrives on it, declared are : arrive on")
 
 
 def test_a_role_that_does_not_declare_its_waits():
