@@ -71,3 +71,12 @@ def test_a_kernel_from_end_to_end(tirx_attn, arch):
     assert sum(document["path"].values()) == pytest.approx(1.0)
     # no faster than the tensor cores, no slower than a third of them
     assert 2048 < document["block_cycles"] < 3 * 2048
+
+
+def test_only_the_roofline(tirx_attn):
+    """Nothing is built: the figures of the published kernel's tile."""
+    result = tirx_attn("model", "--shape", "1,8192,8192,32,32,128", "--roofline", "--json")
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert (report["tile"]["mma"], report["tile"]["smem"], report["exp_to_mma"]) == (1024, 768, 1)
+    assert "TFLOP/s, by the tensor core" in tirx_attn("model", "--shape", "1,8192,8192,32,32,128", "--roofline").stdout

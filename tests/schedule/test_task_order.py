@@ -105,10 +105,10 @@ def test_full_tasks_are_dealt_to_the_ctas_in_turn(ctas):
     assert [(cta, turn) for cta, turn, *_ in order] == [(i % ctas, i // ctas) for i in range(plan.tasks)]
 
 
-@pytest.mark.parametrize("l2_heads", [1, 2, 3, 4])
-def test_causal_tasks_run_longest_first_within_an_l2_group(l2_heads):
+@pytest.mark.parametrize(("fit", "l2_heads"), [(1, 1), (2, 2), (3, 2), (4, 4)])
+def test_causal_tasks_run_longest_first_within_an_l2_group(fit, l2_heads):
     head_bytes = 2 * CAUSAL.Skv * CAUSAL.D * 2
-    plan = make_plan(CAUSAL, Schedule(l2_budget=l2_heads * head_bytes))
+    plan = make_plan(CAUSAL, Schedule(l2_budget=fit * head_bytes))
     assert plan.l2_heads() == l2_heads
     order = walk_plan(plan)
     assert sorted(tuple(task) for _, _, *task in order) == all_tasks(plan)

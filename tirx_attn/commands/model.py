@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tirx_attn.commands import output
+import typer
+
+from tirx_attn.commands import output, roofline
 from tirx_attn.commands.arguments import (
     OPEN,
     ArchOption,
@@ -22,6 +24,9 @@ from tirx_attn.commands.wrap import command
 if TYPE_CHECKING:
     from tirx_attn.analysis.timeline import CodeFigures, Constants, Prediction
 
+RooflineOption = Annotated[
+    bool, typer.Option("--roofline", help="Only what arithmetic says: traffic, clocks of a tile, order of tasks.")
+]
 SHOWN = 0.005
 """Shares below that of the time are left out of the tables."""
 
@@ -33,16 +38,21 @@ def model(
     dtype: DtypeOption = "fp16",
     arch: ArchOption = "sm_100a",
     schedule: ScheduleOption = None,
+    only_roofline: RooflineOption = False,
     as_json: JsonOption = False,
 ) -> bool:
     """Predict time, critical resource and stalls.
 
     Builds the kernel, plays it once by structure, and replays that with the costs of its machine code; runs nothing.
-    docs/model.md says what is fitted, how well, and what the model cannot tell.
+    docs/model.md says what is fitted, how well, and what the model cannot tell. With --roofline it builds nothing:
+    docs/studies.md says what those figures mean.
 
     Example: tirx-attn model --shape 1,8192,8192,32,32,128 --schedule kv_stages=2
     """
     problem = fixed_problem(shape, causal, arch, schedule, dtype)
+    if only_roofline:
+        roofline.show(problem.plan, output.stdout(), as_json)
+        return True
     reporter = output.Reporter(total=2)
     with reporter.step(f"{problem.arch}: {problem.title}, to machine code"):
         func, figures = build_for_model(problem.plan, problem.arch)

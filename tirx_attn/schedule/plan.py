@@ -155,14 +155,17 @@ class Plan(BasePlan):
         return ctas if self.tasks is None else min(self.tasks, ctas)
 
     def l2_heads(self, batches: Index = None, skv: Index = None) -> Index:
-        """(batch, K/V head) pairs whose K and V fit in the L2 budget together, for lengths that config may leave open.
+        """(batch, K/V head) pairs that are taken together, for lengths that config may leave open.
 
+        K and V of as many as fit in the L2 budget; in groups of one size, since a small last group keeps few SMs busy.
         Divides in two steps: the bytes of a head's K and V may not fit in 32 bits.
         """
         batches = self.config.B if batches is None else batches
         skv = self.config.Skv if skv is None else skv
         keys = self.schedule.l2_budget // (2 * self.config.D * ELEMENT_BYTES)
-        return maximum(1, minimum(keys // skv, batches * self.config.Hkv))
+        heads = batches * self.config.Hkv
+        together = maximum(1, minimum(keys // skv, heads))
+        return ceil_div(heads, maximum(1, ceil_div(heads, together)))
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON-able data, with its map of tensor memory."""
