@@ -199,10 +199,7 @@ def blackwell(
     careful = replace(steady.later(masked_extra), mufu=masked_mufu)
     written = ("arrive p_o_rescale", epilogue), ("arrive o_staged.full", epilogue)
     staged = Body((("wait o_ready", 0.0), *written), epilogue, epilogue / 2)
-    idle = Body(
-        (("sync stats.full", 0.0), ("arrive softmax_corr.empty", correction / 2), ("arrive p_o_rescale", correction)),
-        correction, correction / 5,
-    )  # fmt: skip
+    idle = Body((("sync stats.full", 0.0), ("arrive p_o_rescale", correction)), correction, correction / 5)
     return CodeFigures(
         source,
         {
