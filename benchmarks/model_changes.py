@@ -17,7 +17,8 @@ from tirx_attn.schedule import Schedule, make_plan
 from tirx_attn.targets import B300, H200
 
 FAST_MUFU = blackwell(
-    "this package, sm_103a, no emulation", scores=338, first=591, last=747, loop=753, mufu=129, mufu_span=(177, 736),
+    "sm_103a, no emulation, the maximum before the exponentials",
+    scores=338, first=591, last=747, loop=753, mufu=129, mufu_span=(177, 736),
     instructions=421, masked_extra=434, masked_mufu=129, correction=45, mma=130, load=102, epilogue=700,
 )  # fmt: skip
 
@@ -89,7 +90,7 @@ def _changes(lab: Lab, constants: Constants) -> Iterator[Change]:
         yield Change(f"epilogue on the softmax groups, causal, S = {s}", "TIRx", -1.9, -2.6,
                      knob(s, 32, True, CAUSAL, apart, "causal"))  # fmt: skip
     yield Change("cycles a key block, MUFU twice as fast, no emulation, no mask", "FA4 #2605, GB300", 2511, 2511,
-                 _fast_mufu(lab, constants), "cycles", "this package's machine code for sm_103a")  # fmt: skip
+                 _fast_mufu(lab, constants), "cycles", "sm_103a code, the maximum first as in FA4")  # fmt: skip
     yield Change("softmax waits for S, share of the time, causal, S = 1024", "TIRx", 26, 26,
                  _idle(lab, constants), "level")  # fmt: skip
     yield Change("longest tasks first instead of order of arrival, H200, S = 8192, 32k tokens", "FA4 paper", -4.0, -8.0,

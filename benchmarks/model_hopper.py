@@ -15,43 +15,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.model_lab import Lab
+from benchmarks.model_variants import NO_TURNS, ONE_Q, PREDICTED, TWO, Shape, words
 from tirx_attn.analysis.timeline.constants import HOPPER, Constants
 from tirx_attn.analysis.timeline.figures import CodeFigures
 from tirx_attn.analysis.timeline.measured import figures_of
 from tirx_attn.analysis.timeline.tasks import Tasks
-from tirx_attn.config import AttentionConfig
-from tirx_attn.family import plan_for
 from tirx_attn.hopper.plan import HopperPlan
 from tirx_attn.runtime import build
 
-TOKENS, HEADS = 16384, 16
 STEPS = {"dilation": 0.1, "edge": 15.0, "fill": 30.0, "tma_latency": 150.0}
 """First steps of the search, by fitted constant; `named` goes with `edge`."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A problem: `B` follows from the tokens."""
-
-    s: int
-    causal: bool
-    d: int
-
-    def plan(self, changes: dict[str, Any] | None = None) -> HopperPlan:
-        """Plan of the problem with the tuned schedule, or with knobs changed."""
-        config = AttentionConfig(TOKENS // self.s, self.s, self.s, HEADS, HEADS, self.d, self.causal)
-        tuned = plan_for(config, arch="sm_90a")
-        made = plan_for(config, replace(tuned.schedule, **(changes or {})), "sm_90a")
-        assert isinstance(made, HopperPlan)
-        return made
-
-    def __str__(self) -> str:
-        return f"D = {self.d}, {'causal' if self.causal else 'full'}, S = {self.s}"
-
-
-TWO: dict[str, Any] = {"consumers": 2, "consumer_registers": 240, "producer_registers": 24}
-NO_TURNS: dict[str, Any] = {"ping_pong": False}
-ONE_Q: dict[str, Any] = {"q_stages": 1}
 
 
 @dataclass(frozen=True)
@@ -88,25 +61,6 @@ SEEN = (
     Seen(Shape(1024, False, 64), {**TWO, "kv_stages": 8}, 8.1, 5.0),
     Seen(Shape(16384, False, 64), NO_TURNS, 2.8, 4.0),
 )
-
-PREDICTED: tuple[tuple[Shape, dict[str, Any]], ...] = (
-    (Shape(4096, False, 128), {"kv_stages": 3}),
-    (Shape(4096, True, 128), {"kv_stages": 3}),
-    (Shape(4096, False, 128), {"kv_stages": 5, "q_stages": 1}),
-    (Shape(16384, False, 128), NO_TURNS),
-    (Shape(16384, True, 128), NO_TURNS),
-    (Shape(2048, False, 128), ONE_Q),
-    (Shape(1024, True, 128), ONE_Q),
-    (Shape(4096, False, 64), {"kv_stages": 4}),
-    (Shape(4096, False, 64), {"kv_stages": 6}),
-    (Shape(4096, True, 64), {"kv_stages": 8}),
-    (Shape(4096, False, 64), TWO),
-    (Shape(1024, False, 64), ONE_Q),
-    (Shape(4096, False, 64), NO_TURNS),
-    (Shape(4096, True, 64), NO_TURNS),
-)
-"""Changes to the tuned kernel that the model speaks of before they are measured in cycles."""
-
 
 class HopperLab:
     """A Lab with the machine code of each variant."""
@@ -182,11 +136,6 @@ def tables(lab: HopperLab, constants: Constants) -> Iterator[str]:
     yield "|---|---:|"
     for shape, changes in PREDICTED:
         yield f"| {shape}: {words(changes)} | {lab.change(shape, changes, constants):+.1f} % |"
-
-
-def words(changes: dict[str, Any]) -> str:
-    """Changed knobs, without the registers that follow from them."""
-    return ", ".join(f"{name}={value}" for name, value in changes.items() if not name.endswith("registers"))
 
 
 def main() -> None:
