@@ -30,25 +30,25 @@ Exit status: 0 fine, 1 a check failed or was skipped, 2 bad arguments, 130 inter
 
 EXAMPLES = """Examples:
 
-  tirx-attn demo
+`tirx-attn demo`
 
-  tirx-attn plan --shape 1,4096,4096,32,8,128 --causal
+`tirx-attn plan --shape 1,4096,4096,32,8,128 --causal`
 
-  tirx-attn build --shape 1,8192,8192,32,32,128 --emit cubin,cuda -o build
+`tirx-attn build --shape 1,8192,8192,32,32,128 --emit cubin,cuda -o build`
 
-  tirx-attn export --shape _,_,_,32,8,128 --causal --arch sm_100a --arch sm_90a -o attention.so
+`tirx-attn export --shape _,_,_,32,8,128 --causal --arch sm_100a --arch sm_90a -o attention.so`
 
-  tirx-attn check --shape 1,256,256,2,1,128 --causal --schedule stagger=true
+`tirx-attn check --shape 1,256,256,2,1,128 --causal --schedule stagger=true`
 
-  tirx-attn code --shape 1,8192,8192,32,32,128 --causal
+`tirx-attn code --shape 1,8192,8192,32,32,128 --causal`
 
-  tirx-attn model --shape 1,8192,8192,32,32,128 --causal
+`tirx-attn model --shape 1,8192,8192,32,32,128 --causal`
 
-  tirx-attn tune --shape 1,4096,4096,32,8,128 --knob kv_stages
+`tirx-attn tune --shape 1,4096,4096,32,8,128 --knob kv_stages`
 
-  tirx-attn mutants --simulate none
+`tirx-attn mutants --simulate none`
 
-  tirx-attn cache
+`tirx-attn cache`
 """
 
 app = typer.Typer(

@@ -50,6 +50,7 @@ def test_help_shows_underscores(tirx_attn):
         text = " ".join(tirx_attn(name, "--help").stdout.replace("│", " ").split())
         assert "_ leaves B, Sq or Skv to run time." in text
         assert f"tirx-attn {name} --shape _,_,_,32,8,128 " in text
+    assert "tirx-attn export --shape _,_,_,32,8,128 " in tirx_attn("--help").stdout
     assert "run time" not in tirx_attn("check", "--help").stdout
 
 
