@@ -174,6 +174,8 @@ _ROWS = [
       for probe in ("jump_last", "jump_first", "rescale_every", "rescale_alternate", "staircase_falling")),
     Launch("full", "E1", (1, 128, 700), "large_in_some_rows"),
     Launch("causal", "E1", (1, 300, 700), "large_in_some_rows"),
+    # Rows of one warp that see no key, of a block or at all, beside rows with large scores.
+    *(Launch("causal", "E1", lengths, "huge_logits") for lengths in ((1, 4, 130), (1, 300, 260))),
     Launch("causal", "F2", (1, 256, 128)),
     Launch("causal", "M2", (1, 512, 128), "idx"),
 ]  # fmt: skip

@@ -66,11 +66,13 @@ def test_no_order_ends_before_the_least(config, make):
     assert 0 < made.efficiency <= 1
 
 
-@pytest.mark.parametrize("l2_heads", [1, 2, 3, 4])
-def test_the_order_is_the_schedulers(l2_heads):
-    config = AttentionConfig(2, 600, 256, 4, 2, 128, True)
-    plan = make_plan(config, Schedule(l2_budget=l2_heads * 2 * config.Skv * config.D * 2))
-    assert launched_tasks(plan) == [(2 * batch + head, m) for _, _, batch, head, m in walk_plan(plan)]
+@pytest.mark.parametrize(("fit", "l2_heads"), [(1, 1), (2, 2), (4, 3), (6, 6)])
+def test_the_order_is_the_schedulers(fit, l2_heads):
+    """Six pairs of batch and K/V head; of those that fit, 4 and 2 would leave a smaller group than 3 and 3 do."""
+    config = AttentionConfig(2, 600, 256, 6, 3, 128, True)
+    plan = make_plan(config, Schedule(l2_budget=fit * 2 * config.Skv * config.D * 2))
+    assert plan.l2_heads() == l2_heads
+    assert launched_tasks(plan) == [(3 * batch + head, m) for _, _, batch, head, m in walk_plan(plan)]
 
 
 @pytest.mark.parametrize(

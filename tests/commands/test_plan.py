@@ -123,7 +123,7 @@ def test_readable_for_run_time_lengths_with_the_mask(tirx_attn):
         "grid": "one CTA per task, known at launch; each of 512 threads, one at a time per SM",
         "tasks": "known at launch: (batch, K/V head, pair of query tiles), one per CTA, longest first",
         "query tile": "18 tokens x 7 heads of one K/V head, 126 of 128 rows",
-        "in L2": "K and V of as many heads as fit, known at launch",
+        "in L2": "K and V of groups of heads that fit, known at launch",
     }
     assert found | expected == found
 

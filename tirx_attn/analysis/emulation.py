@@ -1,7 +1,7 @@
 """Which share of a launch's exponentials the FMA pipe computes.
 
 The kernel emulates fixed positions of a row (`Schedule.emulated_pairs`) in blocks that are neither a task's first nor
-cut by the mask. So the share follows from the shape. (A block with scores beyond ±2¹³ takes none; it is left out here.)
+cut by the mask. So the share follows from the shape. (Blocks that move a reference take none; they are left out here.)
 """
 
 from __future__ import annotations

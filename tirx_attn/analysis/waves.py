@@ -97,7 +97,7 @@ def task_count(plan: BasePlan) -> tuple[int, int]:
 def launched_tasks(plan: BasePlan) -> list[tuple[int, int]]:
     """(pair, m_block) of the tasks of a causal Blackwell launch in the order of its CTAs.
 
-    Pairs whose K and V fit in the L2 budget go together; within such a group the longest tasks come first.
+    Groups of pairs go one after the other (`l2_heads`); within a group the longest tasks come first.
     """
     pairs, m_blocks = task_count(plan)
     _, _, skv = plan.config.lengths

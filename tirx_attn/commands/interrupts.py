@@ -59,10 +59,10 @@ def watched() -> Iterator[None]:
         if not (dropped.exc_type and issubclass(dropped.exc_type, Interrupted)):
             report_dropped(dropped)
 
-    sys.unraisablehook = report
-    for number in taken:
-        signal.signal(number, _receive)
     try:
+        sys.unraisablehook = report
+        for number in taken:
+            signal.signal(number, _receive)
         yield
     finally:
         for number in taken:

@@ -113,7 +113,7 @@ def _launch(problem: Problem) -> Table:
     made.add_row("key blocks", f"{blocks}, last to first")
     if not plan.is_persistent:
         l2_heads = launch["l2_heads"]
-        heads = f"{l2_heads} (batch, K/V head) at a time" if l2_heads else f"as many heads as fit, {AT_LAUNCH}"
+        heads = f"{l2_heads} (batch, K/V head) at a time" if l2_heads else f"groups of heads that fit, {AT_LAUNCH}"
         made.add_row("in L2", f"K and V of {heads}")
     work = AT_LAUNCH if config.run_time_names else f"{config.flops / 1e9:,.3f} Gflop in the two products"
     made.add_row("work", work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -64,7 +65,7 @@ def show(plan: BasePlan, console: Console, as_json: bool = False) -> None:
     """
     report = roofline_report(plan)
     if as_json:
-        output.print_json(report)
+        output.print_json({"command": "model --roofline", "config": asdict(plan.config), **report})
         return
     for made in (_bound(report), _traffic(report), _clocks(report), _orders(report), _arithmetic(report)):
         console.print(made)

@@ -32,7 +32,7 @@ class Counts:
         batches, sq, skv: B, Sq and Skv.
         m_blocks: tasks along the query tokens.
         tasks: (batch, K/V head, pair of query tiles) triples.
-        l2_heads: (batch, K/V head) pairs whose K and V fit in the L2 budget together.
+        l2_heads: (batch, K/V head) pairs that are taken together.
     """
 
     batches: Index

@@ -28,16 +28,18 @@ LARGE = 2.0**13
 maximum is exactly 0.
 
 Below it one fused multiply-add forms an exponent. Rounding the reference moves the exponents of a row together, which
-its sum takes out again, but for the emulated ones, whose offset 127 − reference is rounded apart: by at most 2**-11
-here, 3.4e-4 of a weight, where rounding P to fp16 takes up to 4.9e-4.
+its sum takes out again, but for the emulated ones, whose offset 127 − reference is rounded apart, and for those before
+and behind a move, which acc_scale joins by the exact distance of the peaks: by at most 2**-11 here, 3.4e-4 of a weight,
+where rounding P to fp16 takes up to 4.9e-4.
 """
 
 PIECES = TILE_KEYS // FRAGMENT_COLUMNS
 
 AHEAD = 1
-"""Pieces of a steady block whose exponentials do not wait for its maximum. Their P lies over columns of S that are in
-registers still, and the columns that they came from lie in TMEM still: such a block can be taken again.
+"""Pieces of a steady block whose exponentials do not wait for its maximum. They are columns of the load that is made
+again where a block is taken again, and their P lies beside S, or over columns of S that are in registers still.
 """
+assert AHEAD * FRAGMENT_COLUMNS <= LOAD_COLUMNS
 
 
 @T.meta_class
@@ -82,7 +84,7 @@ class Softmax:
     def load_scores(self, COLUMNS):
         """The first columns of S into registers. Complete on return, so that P may overwrite S.
 
-        The last ones come first: what is needed at once is loaded last, so the assembler can put off no load.
+        The last ones come first. Exponentials begin at the first ones: the assembler would put off a load behind them.
         """
         for i in T.unroll(COLUMNS // LOAD_COLUMNS):
             first = T.meta_var(COLUMNS - LOAD_COLUMNS - i * LOAD_COLUMNS)
@@ -172,10 +174,13 @@ class Softmax:
         factor = self.ctx.scale_log2
         reference = self.state.reference
         if self.any_row(T.cast(T.abs(reference) > T.float32(LARGE), "int32")) != 0:
+            rest: T.float32
             self.may_run_ahead = 0
             rowmath.subtract(self.x, TILE_KEYS, factor, reference)
-            T.ptx.fma.rn.ftz.f32(reference, self.state.peak, factor, T.float32(0) - reference)
+            T.ptx.fma.rn.ftz.f32(rest, self.state.peak, factor, T.float32(0) - reference)
             factor = T.float32(1)
+            # A row without a key so far subtracts 0 here too.
+            reference = T.if_then_else(self.state.peak == T.float32(rowmath.NEGATIVE_INFINITY), T.float32(0), rest)
         self.exponentials(factor, reference, STEADY=False, DONE=0)
 
     @T.inline

@@ -81,7 +81,7 @@ class BasePlan(ABC):
 
     @abstractmethod
     def l2_heads(self, batches: Index, skv: Index) -> Index:
-        """(batch, K/V head) pairs whose K and V should be in L2 together."""
+        """(batch, K/V head) pairs that are taken together, so that their K and V stay in L2."""
 
     @cached_property
     def tiles(self) -> TaskTiles:

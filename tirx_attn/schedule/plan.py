@@ -157,7 +157,8 @@ class Plan(BasePlan):
     def l2_heads(self, batches: Index = None, skv: Index = None) -> Index:
         """(batch, K/V head) pairs that are taken together, for lengths that config may leave open.
 
-        K and V of as many as fit in the L2 budget; in groups of one size, since a small last group keeps few SMs busy.
+        K and V of as many as fit in the L2 budget, in groups as even as one size allows: a small last group keeps few
+        SMs busy.
         Divides in two steps: the bytes of a head's K and V may not fit in 32 bits.
         """
         batches = self.config.B if batches is None else batches

@@ -23,9 +23,9 @@ class Schedule:
     Args:
         pv_split: key columns of P in the first and the second hand-over to the PV MMA, multiples of 32.
         epilogue_owner: warpgroup that normalises O and stages it for the store, "correction" or "softmax".
-        statistics: hand-over of acc_scale and row_sum, "pairwise" (one named barrier per pair of a softmax and a
+        statistics: hand-over of acc_scale, "pairwise" (one named barrier per pair of a softmax and a
             correction warp) or "collective" (one per pair of warpgroups).
-        stagger: let the two softmax warpgroups take turns in their exponential phase.
+        stagger: let the two softmax warpgroups take turns in their exponentials, but for those that run ahead.
         emulated_pairs: of the 16 pairs of exponentials in each 32-column piece of an unmasked tile, how many are
             computed by a polynomial on the FMA pipe.
         kv_stages: slots of the ring that K and V tiles share.

@@ -11,7 +11,7 @@ from tests.barriers import checked
 from tests.pipeline_kernels import SLOTS, TILE_BYTES, TILES, modular
 from tirx_attn import AttentionConfig
 from tirx_attn.analysis.timeline import trace as t
-from tirx_attn.analysis.timeline.figures import CodeFigures
+from tirx_attn.analysis.timeline.figures import CodeFigures, blackwell
 from tirx_attn.analysis.timeline.machine import Machine
 from tirx_attn.analysis.timeline.replay import TENSOR, replay
 from tirx_attn.family import build_planned, family_of, plan_for
@@ -61,6 +61,25 @@ def test_products_and_bytes_are_those_of_the_task(arch, causal):
     loaded = [s for s in steps if s.kind == t.LOAD]
     assert sum(s.amount for s in loaded if s.edge == "kv_load.full") == 2 * 1024 * 128 * 2
     assert sum(s.amount for s in loaded if s.edge == "q_load.full") == rows * 128 * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_a_block_of_scores_is_waited_for_once(causal):
+    """The steady loop repeats its first wait; a repeated wait passes at once, and begins no block."""
+    _, found = recorded("sm_100a", causal)
+    for actor in found.actors:
+        waits = [s.phase for s in actor.steps if s.kind == t.WAIT and s.edge == "s_ready"]
+        assert waits == (list(range(8)) if actor.role.startswith("softmax") else [])
+    figures = blackwell(
+        "even", scores=10, first=60, last=90, loop=100, mufu=8, mufu_span=(10, 90), instructions=50, masked_extra=0,
+        masked_mufu=8, correction=1, mma=1, load=1, epilogue=1,
+    )  # fmt: skip
+    softmax = next(actor for actor in found.actors if actor.role == "softmax 0")
+    program = figures.program(softmax, [(8, 1)], 1.0)
+    work = [(step.mark, work.stalls) for work, step in program if step.mark in ("wait s_ready", "arrive p_ready_2")]
+    assert [mark for mark, _ in work] == ["wait s_ready", "arrive p_ready_2"] * 8
+    assert [stalls for _, stalls in work] == [0.0, 30.0, *[10.0, 30.0] * 7]
 
 
 @pytest.mark.slow

@@ -80,10 +80,10 @@ SHORT_US, LONG_US = 20.0, 1000.0
 BLACKWELL = Constants(
     "Blackwell, fitted on published B200 times",
     fitted=("dilation", "launch_us", "cta_start", "clock_slope"),
-    dilation=1.34,
-    launch_us=2.8,
-    cta_start=1425.0,
-    clock_slope=0.039,
+    dilation=1.396,
+    launch_us=2.987,
+    cta_start=1612.0,
+    clock_slope=0.0365,
     cold=True,
 )
 

@@ -54,7 +54,7 @@ def _softmax(report: CodeReport, bodies: Sequence[Body], head_size: int) -> Code
     takes_turns = len(loop.p_arrivals) == 3
     return blackwell(
         f"machine code of {report.kernel} ({report.arch})",
-        scores=handed[0] if handed and not takes_turns else before,
+        scores=handed[0] if handed else before,
         first=loop.p_arrivals[0],
         last=loop.p_arrivals[-1],
         loop=loop.stalls,
@@ -67,7 +67,7 @@ def _softmax(report: CodeReport, bodies: Sequence[Body], head_size: int) -> Code
         mma=mma.per_tile(mma.always_stalls),
         load=load.always_stalls,
         epilogue=EPILOGUE_STALLS[head_size],
-        turn=(before, loop.p_arrivals[1]) if takes_turns else None,
+        turn=(handed[0] if handed else before, loop.p_arrivals[1]) if takes_turns else None,
     )
 
 

@@ -145,10 +145,12 @@ class _Recorder(Machine):
             steps.append(Step(kind, edge, slot, **more))
 
     def wait(self, warp: int, edge: str, slot: int, parity: int, site: int) -> bool:
+        before = self.slots[edge, slot].waited.get(warp)
         passed = super().wait(warp, edge, slot, parity, site)
         if passed:
             phase = self.slots[edge, slot].waited[warp][0]
-            self._note(warp, WAIT, self.edge_name(edge), slot, phase=phase)
+            if before is None or before[0] != phase:  # a repeated wait passes at once
+                self._note(warp, WAIT, self.edge_name(edge), slot, phase=phase)
         return passed
 
     def arrive(self, warp: int, edge: str, slot: int, count: int, site: int) -> bool:
