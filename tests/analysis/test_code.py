@@ -65,7 +65,7 @@ def test_the_masked_block_is_around_the_steady_loop():
     assert steady.end < masked.end
     assert (masked.tiles, masked.emulated, masked.kinds["MUFU.EX2"]) == (1, 0, 129)
     assert masked.kinds["FSEL/SEL"] >= 128  # the mask selects every score
-    assert masked.always_instructions < masked.instructions  # the path of a large maximum
+    assert masked.always_instructions < masked.instructions  # the recorded kernel's path of a large maximum
 
 
 def test_json():

@@ -68,7 +68,7 @@ def tune(
 ) -> bool:
     """Rank legal schedules by the timeline model.
 
-    Takes the tuned schedule, or that of --schedule, and every legal change of one knob; then the changes that gain,
+    Takes the tuned schedule, or that of --schedule, and legal changes of one knob; then the changes that gain,
     together. Each one is built, checked by structure and replayed: some ten seconds each. Ctrl-C ranks what is done.
 
     Example: tirx-attn tune --shape 1,4096,4096,32,8,128 --causal --knob kv_stages --knob pv_split

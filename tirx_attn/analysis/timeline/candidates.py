@@ -1,4 +1,4 @@
-"""Schedules near a tuned one: every legal value of each knob that the model has an opinion on, one at a time."""
+"""Schedules near a tuned one: a few values of each knob that the model has an opinion on, one at a time."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class RoleCode:
 
     Attributes:
         steady: iteration for a key block; None for roles without one.
-        careful: iteration for a first or masked key block.
+        careful: iteration for a first or masked key block; no play moves a reference elsewhere.
         once: code of a task outside of the loop.
         per_product: stall cycles of issuing the products of one query tile and key block (the mma role).
         per_load: stall cycles before each tile that is loaded.
