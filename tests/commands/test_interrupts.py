@@ -104,12 +104,21 @@ app()
 @pytest.mark.parametrize("place", ["text", "finaliser"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_status_and_message_are_ours_wherever_the_signal_falls(tmp_path, number, status, place):
-    """CPython would end a process by SIGINT after text given to exec, and print a traceback after a finaliser."""
+    """CPython would end a process by SIGINT after text given to exec, and print a traceback after a finaliser.
+
+    A shell that starts the tests in the background has SIGINT ignored.
+    """
     (tmp_path / "program.py").write_text(PROGRAM.format(number=int(number), place=place))
     command = [sys.executable, "-m", "program"]
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.splitlines()[-1].endswith("interrupted")

@@ -29,24 +29,28 @@ def test_whole_exponents_are_exact_and_the_pieces_join():
 
 
 def row_kernel():
-    """One thread per row of X [128, 128]: mask from VISIBLE on, maximum, exponentials, sum, and a scaled copy."""
+    """One thread per row of X [128, 128]: mask from VISIBLE on, maximum, exponentials, sum, and two copies."""
     from tvm.script import tirx as T
 
     from tirx_attn.roles import rowmath
 
     @T.prim_func
-    def main(x: T.handle, visible: T.handle, top: T.handle, e: T.handle, total: T.handle, scaled: T.handle):
+    def main(
+        x: T.handle, visible: T.handle, top: T.handle, e: T.handle, total: T.handle, scaled: T.handle, less: T.handle
+    ):
         X = T.match_buffer(x, (128, 128), "float32")
         VISIBLE = T.match_buffer(visible, (128,), "int32")
         TOP = T.match_buffer(top, (128,), "float32")
         E = T.match_buffer(e, (128, 128), "float32")
         TOTAL = T.match_buffer(total, (128,), "float32")
         SCALED = T.match_buffer(scaled, (128, 128), "float32")
+        LESS = T.match_buffer(less, (128, 128), "float32")
         T.device_entry()
         T.cta_id([1])
         row = T.thread_id([128])
         low = T.local_scalar("float32")
         high = T.local_scalar("float32")
+        offset = T.local_scalar("float32")
         sums = T.local_scalar("uint64")
         values = T.alloc_local((128,), "float32")
         result = T.alloc_local((1,), "float32")
@@ -56,9 +60,10 @@ def row_kernel():
         rowmath.row_maximum(values, result)
         TOP[row] = result[0]
         T.ptx.mov.b64(sums, T.float32(0), T.float32(0))
+        rowmath.emulation_offset(T.float32(REFERENCE), offset)
         for piece in T.unroll(4):
             emulated = T.meta_var(T.Select(piece == 1, 16, T.Select(piece == 2, 3, T.Select(piece == 3, 16, 0))))
-            rowmath.exponentials(values, piece * 32, T.float32(SCALE), T.float32(REFERENCE), emulated)
+            rowmath.exponentials(values, piece * 32, T.float32(SCALE), T.float32(REFERENCE), offset, emulated)
             rowmath.add_columns(sums, values, piece * 32)
         T.ptx.mov.b64(low, high, sums)
         TOTAL[row] = low + high
@@ -68,6 +73,10 @@ def row_kernel():
         rowmath.scale_columns(values, 128, T.float32(0.375))
         for c in T.unroll(128):
             SCALED[row, c] = values[c]
+            values[c] = X[row, c]
+        rowmath.subtract(values, 128, T.float32(SCALE), T.float32(REFERENCE))
+        for c in T.unroll(128):
+            LESS[row, c] = values[c]
 
     return main
 
@@ -123,3 +132,9 @@ class TestGeneratedCode:
     def test_scaling_is_exact_to_a_rounding(self, launched):
         x, _, outputs = launched
         assert np.array_equal(outputs["SCALED"], x * np.float32(0.375))
+
+    def test_subtracting_rounds_once(self, launched):
+        """A product rounded by itself would be off by up to a rounding of the product."""
+        x, _, outputs = launched
+        exact = x.astype(np.float64) * np.float32(SCALE) - REFERENCE
+        assert np.array_equal(outputs["LESS"], exact.astype(np.float32))
