@@ -11,14 +11,19 @@ import math
 import statistics
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from benchmarks.model_data import FA4, TIRX, Row, rows
-from benchmarks.model_lab import Lab
+from benchmarks.model_lab import Lab, search
 from tirx_attn.analysis.timeline.constants import BLACKWELL, Constants
 
 FITTED_LENGTH = 4096
-STEPS = {"dilation": 0.1, "launch_us": 1.0, "cta_start": 1000.0, "clock_slope": 0.02}
+STEPS: dict[tuple[str, ...], float] = {
+    ("dilation",): 0.1,
+    ("launch_us",): 1.0,
+    ("cta_start",): 1000.0,
+    ("clock_slope",): 0.02,
+}
 """First steps of the search, by fitted constant."""
 
 FINE = 1 / 16
@@ -60,18 +65,7 @@ def fit(lab: Lab, of: list[Row], start: Constants = BLACKWELL, say: Callable[[st
     def loss(constants: Constants) -> float:
         return math.sqrt(sum(value**2 for value in errors(lab, constants, of).values))
 
-    best, lowest, scale = start, loss(start), 1.0
-    while scale >= FINE:
-        improved = False
-        for name, step in STEPS.items():
-            for sign in (1, -1):
-                value = max(0.0, getattr(best, name) + sign * scale * step)
-                other = replace(best, **{name: value})
-                if value != getattr(best, name) and (found := loss(other)) < lowest - 1e-9:
-                    best, lowest, improved = other, found, True
-        say(f"step {scale:.3g}: " + ", ".join(f"{n} {getattr(best, n):.4g}" for n in STEPS) + f"; loss {lowest:.4f}")
-        scale = scale if improved else scale / 2
-    return best
+    return search(loss, start, STEPS, FINE, say)
 
 
 def table(lab: Lab, constants: Constants, of: list[Row]) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.model_lab import Lab
+from benchmarks.model_lab import Lab, search
 from benchmarks.model_variants import NO_TURNS, ONE_Q, PREDICTED, TWO, Shape, words
 from tirx_attn.analysis.timeline.constants import HOPPER, Constants
 from tirx_attn.analysis.timeline.figures import CodeFigures
@@ -23,8 +23,8 @@ from tirx_attn.analysis.timeline.tasks import Tasks
 from tirx_attn.hopper.plan import HopperPlan
 from tirx_attn.runtime import build
 
-STEPS = {"dilation": 0.1, "edge": 15.0, "fill": 30.0, "tma_latency": 150.0}
-"""First steps of the search, by fitted constant; `named` goes with `edge`."""
+STEPS = {("dilation",): 0.1, ("edge", "named"): 15.0, ("fill",): 30.0, ("tma_latency",): 150.0}
+"""First steps of the search, by constants that go together."""
 
 
 @dataclass(frozen=True)
@@ -106,20 +106,7 @@ def fit(lab: HopperLab, start: Constants = HOPPER, say: Callable[[str], None] = 
     def loss(constants: Constants) -> float:
         return sum(abs(lab.of(seen, constants) - seen.value) / seen.tolerance for seen in SEEN)
 
-    best, lowest, scale = start, loss(start), 1.0
-    while scale >= 0.1:
-        improved = False
-        for name, step in STEPS.items():
-            for sign in (1, -1):
-                values = {name: max(0.0, getattr(best, name) + sign * scale * step)}
-                if name == "edge":
-                    values["named"] = values["edge"]
-                other = replace(best, **values)
-                if other != best and (found := loss(other)) < lowest - 1e-9:
-                    best, lowest, improved = other, found, True
-        say(f"step {scale:.3g}: " + ", ".join(f"{n} {getattr(best, n):.4g}" for n in STEPS) + f"; loss {lowest:.1f}")
-        scale = scale if improved else scale / 2
-    return best
+    return search(loss, start, STEPS, 0.1, say)
 
 
 def tables(lab: HopperLab, constants: Constants) -> Iterator[str]:

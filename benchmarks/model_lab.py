@@ -1,8 +1,9 @@
-"""Plays and replays that a fit does over and over, kept in memory."""
+"""Plays and replays that a fit does over and over, kept in memory; and the search that fits constants."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tirx_attn.analysis.timeline.constants import Constants
@@ -55,3 +56,34 @@ class Lab:
     def time_us(self, plan: AnyPlan, figures: CodeFigures, constants: Constants) -> float:
         """Time of a launch in µs."""
         return launch_time(plan, self.cycles(plan, figures, constants), constants)[0]
+
+
+def search(
+    loss: Callable[[Constants], float],
+    start: Constants,
+    steps: Mapping[tuple[str, ...], float],
+    finest: float,
+    say: Callable[[str], None] = print,
+) -> Constants:
+    """Constants of least loss by coordinate search, none below 0.
+
+    Args:
+        loss: of a set of constants.
+        start: where the search begins.
+        steps: names of constants that go together -> first step.
+        finest: the search ends when steps are smaller than this part of the first ones.
+        say: told of each round.
+    """
+    best, lowest, scale = start, loss(start), 1.0
+    while scale >= finest:
+        improved = False
+        for names, step in steps.items():
+            for sign in (1, -1):
+                value = max(0.0, getattr(best, names[0]) + sign * scale * step)
+                other = replace(best, **dict.fromkeys(names, value))
+                if other != best and (found := loss(other)) < lowest - 1e-9:
+                    best, lowest, improved = other, found, True
+        values = ", ".join(f"{name} {getattr(best, name):.4g}" for names in steps for name in names)
+        say(f"step {scale:.3g}: {values}; loss {lowest:.4f}")
+        scale = scale if improved else scale / 2
+    return best

@@ -11,6 +11,11 @@ TMA_MAX_STRIDE = 2**40
 """Strides of a TMA descriptor are smaller, in bytes."""
 
 
+WARP_THREADS = 32
+PARTITIONS = 4
+"""Parts of an SM, each with a quarter of its function units and one warp's instruction a cycle."""
+
+
 @dataclass(frozen=True)
 class Target:
     """What one GPU offers to a kernel.
@@ -53,6 +58,11 @@ class Target:
     def mma_tflops(self) -> float:
         """Dense fp16 peak of the tensor cores at the boost clock, in 10**12 floating-point operations per second."""
         return self.sms * self.mma_flop_per_clock * self.clock_ghz / 1e3
+
+    @property
+    def mufu_cycles(self) -> float:
+        """Cycles for which one warp's MUFU.EX2 holds the unit of its partition."""
+        return WARP_THREADS * PARTITIONS / self.exp2_per_clock
 
     @property
     def balance(self) -> float:

@@ -1,6 +1,6 @@
 """Write the numbers and the pictures of docs/studies.md, and the tables into the page itself if it is given.
 
-The measured study trains a small model, for some two minutes, and needs torch; it is made with --measure only, and read
+The measured study trains a small model, for some minutes, and needs torch; it is made with --measure only, and read
 from the folder otherwise. The pictures need matplotlib.
 """
 

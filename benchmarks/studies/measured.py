@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 
 def measure(note: Callable[[str], None] = lambda _: None) -> Record:
-    """The whole record, JSON-able. Trains a model for some two minutes.
+    """The whole record, JSON-able. Trains a model for some minutes.
 
     Raises:
         ImportError: torch is missing.

@@ -11,7 +11,7 @@ from tirx_attn import AttentionConfig, Schedule
 from tirx_attn.analysis.waves import (
     Waves,
     balance,
-    launched_tasks,
+    cta_tasks,
     list_schedule,
     static_stride,
     stops_of,
@@ -72,12 +72,18 @@ def test_the_order_is_the_schedulers(fit, l2_heads):
     config = AttentionConfig(2, 600, 256, 6, 3, 128, True)
     plan = make_plan(config, Schedule(l2_budget=fit * 2 * config.Skv * config.D * 2))
     assert plan.l2_heads() == l2_heads
-    assert launched_tasks(plan) == [(3 * batch + head, m) for _, _, batch, head, m in walk_plan(plan)]
+    assert cta_tasks(plan) == [[(3 * batch + head, m)] for _, _, batch, head, m in walk_plan(plan)]
 
 
 @pytest.mark.parametrize(
-    ("work", "tiles", "stops"),
-    [([1, 2, 3, 4], 1, [1, 2, 3, 4]), ([1, 2, 3, 4], 2, [5, 5]), ([1, 2, 3], 2, [4, 2]), ([7], 2, [7])],
+    ("m_blocks", "tiles", "stops"),
+    [(4, 1, [(0,), (1,), (2,), (3,)]), (4, 2, [(3, 0), (2, 1)]), (3, 2, [(2, 0), (1,)]), (1, 2, [(0,)])],
 )
-def test_stops_of_the_sm_90a_kernel(work, tiles, stops):
-    assert stops_of(work, tiles) == stops
+def test_stops_of_a_persistent_kernel(m_blocks, tiles, stops):
+    assert stops_of(m_blocks, tiles) == stops
+
+
+def test_persistent_ctas_stride_over_the_pairs():
+    """Three heads of two tasks on four CTAs: the fifth and sixth task go to the first two."""
+    plan = make_plan(AttentionConfig(1, 512, 256, 3, 3, 128), Schedule(persistent_ctas=4))
+    assert cta_tasks(plan) == [[(0, 0), (2, 0)], [(0, 1), (2, 1)], [(1, 0)], [(1, 1)]]

@@ -14,10 +14,6 @@ from tirx_attn.runtime import elf
 from tirx_attn.runtime.cubin import Cubin, Resources
 from tirx_attn.targets import TARGETS
 
-WARP_THREADS = 32
-PARTITIONS = 4
-"""Parts of an SM, each with a quarter of its function units and one warp's instruction a cycle."""
-
 # Elements of P that a thread computes for a tile: its row of 128 keys, or its share of a WGMMA's 64 rows.
 _ELEMENTS = {roles.SOFTMAX: TILE_KEYS, roles.CONSUMER: TILE_KEYS // 2}
 
@@ -74,7 +70,7 @@ class CodeReport:
         target = TARGETS.get(self.arch)
         if target is None or not loop.stalls:
             return None
-        return loop.mufu * WARP_THREADS * PARTITIONS / target.exp2_per_clock / loop.stalls
+        return loop.mufu * target.mufu_cycles / loop.stalls
 
     def to_dict(self) -> dict[str, object]:
         """The fields as a JSON-able dict; `roles` has the index in `loops` of the loop that is shown for each role."""

@@ -94,35 +94,35 @@ def task_count(plan: BasePlan) -> tuple[int, int]:
     return batches * plan.config.Hkv, int(plan.tiles.m_blocks)
 
 
-def launched_tasks(plan: BasePlan) -> list[tuple[int, int]]:
-    """(pair, m_block) of the tasks of a causal Blackwell launch in the order of its CTAs.
+def cta_tasks(plan: BasePlan) -> list[list[tuple[int, int]]]:
+    """(pair, m_block) of the tasks of each CTA, in its order; CTAs in the order in which they are dispatched.
 
-    Groups of pairs go one after the other (`l2_heads`); within a group the longest tasks come first.
+    Persistent CTAs stride over what they stop at, pair after pair. Other CTAs take one task each: groups of pairs go
+    one after the other (`l2_heads`); within a group the longest tasks come first.
     """
     pairs, m_blocks = task_count(plan)
-    _, _, skv = plan.config.lengths
-    size = int(plan.l2_heads(plan.config.B, skv))
+    if plan.is_persistent:
+        tiles = plan.tiles_per_stop if isinstance(plan, HopperPlan) else 1
+        stops = [[(pair, m) for m in stop] for pair in range(pairs) for stop in stops_of(m_blocks, tiles)]
+        ctas = plan.grid or plan.target.sms
+        return [[task for stop in stops[cta::ctas] for task in stop] for cta in range(ctas)]
+    size = int(plan.l2_heads(plan.config.B, plan.config.lengths[2]))
     groups = [range(first, min(first + size, pairs)) for first in range(0, pairs, size)]
-    return [(pair, m) for group in groups for m in reversed(range(m_blocks)) for pair in group]
+    return [[(pair, m)] for group in groups for m in reversed(range(m_blocks)) for pair in group]
+
+
+def stops_of(m_blocks: int, tiles: int) -> list[tuple[int, ...]]:
+    """What a persistent CTA takes at once of a pair's tasks: one, or the longest and the shortest that are left."""
+    if tiles == 1:
+        return [(m,) for m in range(m_blocks)]
+    last = m_blocks - 1
+    return [(last - i, i) if i < last - i else (i,) for i in range((m_blocks + 1) // 2)]
 
 
 def launched_end(plan: BasePlan) -> int:
     """End of the launch of a plan's kernel, in key blocks."""
     one = head_work(plan)
-    pairs, _ = task_count(plan)
-    if isinstance(plan, HopperPlan):
-        return static_stride(stops_of(one, plan.tiles_per_stop) * pairs, plan.grid)
-    if plan.is_persistent:
-        return static_stride(one * pairs, plan.grid or plan.target.sms)
-    return list_schedule((one[m] for _, m in launched_tasks(plan)), plan.target.sms)
-
-
-def stops_of(work: Sequence[int], tiles: int) -> list[int]:
-    """Key blocks of the sm_90a kernel's stops at one head: single tiles, or a long one and a short one together."""
-    if tiles == 1:
-        return list(work)
-    last = len(work) - 1
-    return [work[last - i] + (work[i] if i < last - i else 0) for i in range((len(work) + 1) // 2)]
+    return list_schedule((sum(one[m] for _, m in cta) for cta in cta_tasks(plan)), plan.target.sms)
 
 
 def balance(plan: BasePlan) -> Balance:

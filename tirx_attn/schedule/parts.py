@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-WARP_THREADS = 32
-WARPGROUP_THREADS = 128
+from tirx_attn.targets import WARP_THREADS
+
+WARPGROUP_THREADS = 4 * WARP_THREADS
 
 CONTROL_BYTES = 1024
 """Shared memory kept for the mbarriers, and on Blackwell the address word of the TMEM allocation."""

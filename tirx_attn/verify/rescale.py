@@ -16,6 +16,7 @@ from collections.abc import Callable
 import ml_dtypes  # noqa: F401  (makes "bfloat16" a dtype name)
 import numpy as np
 
+from tirx_attn.analysis.rescale import block_maxima, rescales
 from tirx_attn.config import AttentionConfig
 from tirx_attn.verify.probes import Probe
 from tirx_attn.verify.reference import Array, visible_keys
@@ -64,24 +65,12 @@ def expected_rescales(q: Array, k: Array, config: AttentionConfig) -> Array:
         Bool [B, Hq, Sq, steps].
     """
     batches, sq, skv = config.lengths
-    steps = walk_steps(skv)
-    counts = visible_keys(sq, skv, config.is_causal)
-    hidden = np.arange(skv)[None, :] >= counts[:, None]
-    result = np.zeros((batches, config.Hq, sq, steps), bool)
+    result = np.zeros((batches, config.Hq, sq, walk_steps(skv)), bool)
     for b in range(batches):
         for h in range(config.Hq):
-            exponents = q[b, :, h].astype(np.float64) @ k[b, :, h // config.ratio].astype(np.float64).T
-            exponents *= config.softmax_scale * math.log2(math.e)
-            exponents[hidden] = -np.inf
-            reference = np.full(sq, -np.inf)
-            for step in range(steps):
-                start = (steps - 1 - step) * KEYS_PER_BLOCK
-                top = exponents[:, start : start + KEYS_PER_BLOCK].max(axis=1)
-                unset = reference == -np.inf
-                with np.errstate(invalid="ignore"):
-                    moves = ~unset & (top - reference > THRESHOLD)
-                result[b, h, :, step] = moves
-                reference = np.where(unset | moves, top, reference)
+            keys = k[b, :, h // config.ratio]
+            maxima = block_maxima(q[b, :, h], keys, causal=config.is_causal, scale=config.softmax_scale)
+            result[b, h] = rescales(maxima, THRESHOLD)
     return result
 
 

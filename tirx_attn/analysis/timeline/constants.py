@@ -8,9 +8,6 @@ from typing import Any
 from tirx_attn.analysis.timeline.machine import Machine
 from tirx_attn.targets import Target
 
-WARP_THREADS = 32
-PARTITIONS = 4
-
 
 def _fitted(unit: str, meaning: str) -> Any:
     return field(metadata={"unit": unit, "meaning": meaning})
@@ -54,7 +51,7 @@ class Constants:
         """Rates and latencies of one SM of a target."""
         return Machine(
             flops=float(target.mma_flop_per_clock),
-            mufu_cycles=WARP_THREADS * PARTITIONS / target.exp2_per_clock,
+            mufu_cycles=target.mufu_cycles,
             dilation=self.dilation, edge=self.edge, named=self.named, fill=self.fill,
             tmem_read=self.tmem_read, tmem_write=self.tmem_write,
             tma_latency=self.tma_latency, tma_bytes=self.tma_bytes, store_latency=self.store_latency,

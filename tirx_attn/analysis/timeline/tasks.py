@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tirx_attn.analysis.waves import launched_tasks
+from tirx_attn.analysis.waves import cta_tasks
 from tirx_attn.config import TILE_KEYS
 from tirx_attn.family import AnyPlan, family_of
-from tirx_attn.schedule import Plan
 from tirx_attn.schedule.tiles import TaskTiles, ceil_div
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
@@ -65,21 +64,7 @@ class Tasks:
 
     def order(self) -> list[list[Task]]:
         """Tasks of each CTA, in its order; CTAs in the order in which they are dispatched."""
-        if isinstance(self.plan, Plan) and not self.plan.is_persistent:
-            return [[self.by_m_block[m]] for _, m in launched_tasks(self.plan)]
-        stops, ctas = self._stops(), self.plan.grid or 1
-        return [[task for stop in stops[cta::ctas] for task in stop] for cta in range(ctas)]
-
-    def _stops(self) -> list[tuple[Task, ...]]:
-        """What persistent CTAs stride over, head by head: a task, or on Hopper with a mask a long and a short one."""
-        row: list[tuple[Task, ...]] = [(task,) for task in self.by_m_block]
-        if not isinstance(self.plan, Plan) and self.plan.tiles_per_stop == 2:
-            count = len(self.by_m_block)
-            row = [
-                (self.by_m_block[count - 1 - i], self.by_m_block[i])[: 2 if 2 * i + 1 < count else 1]
-                for i in range(self.plan.stops(count))
-            ]
-        return row * self.heads
+        return [[self.by_m_block[m] for _, m in cta] for cta in cta_tasks(self.plan)]
 
     # -- short launches ----------------------------------------------------------------------------------------------
 
