@@ -15,7 +15,8 @@ compile() { # compile NAME [uv arguments]: writes requirements/NAME.txt
         --quiet --output-file "requirements/$name.txt"
 }
 
-compile full --extra simulator --extra torch --extra transformers --extra benchmark --extra dev
+compile full --extra simulator --extra torch --extra transformers --extra benchmark --extra explore --extra docs \
+    --extra browser --extra dev
 # The smaller lists are subsets of the full one, so that growing an environment never changes a version.
-compile simulator --extra simulator --constraint requirements/full.txt
+compile simulator --extra simulator --extra explore --constraint requirements/full.txt
 compile dev --extra dev --constraint requirements/full.txt
