@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.model_changes import change_table, changes
+from benchmarks.model_cycles import is_right
 from benchmarks.model_data import rows
 from benchmarks.model_fit import Errors, errors, fit, split, table
-from benchmarks.model_hopper import PREDICTED, SEEN, words
 from benchmarks.model_lab import Lab
+from benchmarks.model_variants import PREDICTED, seen_cycles, words
 from tirx_attn.analysis.timeline.constants import BLACKWELL, HOPPER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "model.md").read_text()
@@ -71,9 +72,12 @@ def test_the_page_has_the_constants():
 
 
 def test_the_page_has_what_was_seen_and_the_predictions():
-    assert [row[0] for row in cells("seen before")] == [
-        f"{s.shape}: {words(s.changes) if s.changes else 'tensor pipe, % of cycles'}" for s in SEEN
-    ]
+    seen = {f"{s.shape}: {words(s.changes)}": f"{s.percent:+.1f} %" for s in seen_cycles()}
+    assert {row[0]: row[2] for row in cells("seen before")} == seen
+    first = cells("first prediction")
+    assert {name: measured for name, _, measured, _ in first}.items() <= seen.items()
+    for _, predicted, measured, right in first:
+        assert is_right(*(float(cell.split()[0]) for cell in (predicted, measured))) is (right == "yes")
     assert [row[0] for row in cells("change to the tuned kernel")] == [f"{s}: {words(c)}" for s, c in PREDICTED]
 
 

@@ -22,6 +22,9 @@ from tirx_attn.analysis.timeline.moments import ISSUE, MUFU, START, TENSOR, TMA,
 QUANTUM = 64.0
 """Stall cycles of work that holds a function unit in one piece: shorter pieces share it more evenly."""
 
+QUERIES = "q_load.full"
+"""Edge of the tiles that come from memory: K and V are in L2, where other CTAs have brought them."""
+
 Steps = Generator[simpy.Event, Any, None]
 
 
@@ -189,7 +192,8 @@ class _Player:
             slot.bytes -= step.amount
             self._count(slot, 0, (self.env.now, parent, "TMA load"))
 
-        self._until(self.tma_free + self.machine.tma_latency).callbacks.append(land)
+        latency = self.machine.query_latency if step.edge == QUERIES else self.machine.tma_latency
+        self._until(self.tma_free + latency).callbacks.append(land)
 
     def _store(self, actor: _Actor, step: t.Step) -> None:
         begin = max(self.env.now, self.store_free)
