@@ -154,7 +154,7 @@ def is_right(predicted: float, measured: float) -> bool:
 
 def table(found: dict[str, dict[str, Any]], predicted: dict[str, float]) -> Iterator[str]:
     """Markdown: predicted and measured."""
-    yield "| change to the tuned kernel | cycles, model | cycles, measured | right |"
+    yield "| change to the tuned kernel | cycles, model | cycles, measured afterwards | right |"
     yield "|---|---:|---:|---|"
     for name, row in found.items():
         right = "yes" if is_right(predicted[name], row["percent"]) else "no"

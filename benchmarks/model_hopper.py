@@ -1,4 +1,4 @@
-"""The model on the Hopper kernel: fitted to clock cycles of an H200, and what it predicts of further changes.
+"""The model on the Hopper kernel: fitted to clock cycles of an H200, and what it predicted of further changes.
 
     python -m benchmarks.model_hopper            # tables with the committed constants
     python -m benchmarks.model_hopper --fit      # fits them anew first, some minutes
@@ -15,8 +15,9 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from benchmarks.model_cycles import is_right
 from benchmarks.model_lab import Lab, search
-from benchmarks.model_variants import PREDICTED, Seen, Shape, seen_cycles, words
+from benchmarks.model_variants import SECOND_ROUND, Seen, Shape, seen_cycles, words
 from tirx_attn.analysis.timeline.constants import HOPPER, Constants
 from tirx_attn.analysis.timeline.figures import CodeFigures
 from tirx_attn.analysis.timeline.measured import figures_of
@@ -87,7 +88,7 @@ def fit(lab: HopperLab, start: Constants = HOPPER, say: Callable[[str], None] = 
 
 
 def tables(lab: HopperLab, constants: Constants) -> Iterator[str]:
-    """Markdown: what was seen, and the predictions."""
+    """Markdown: what was seen, and the predictions beside what came of them."""
     yield "| seen before | cycles, measured | change, measured | model, level | model, change |"
     yield "|---|---:|---:|---:|---:|"
     for seen in sorted(seen_cycles(), key=lambda each: (-each.shape.d, each.shape.causal, each.shape.s)):
@@ -95,10 +96,12 @@ def tables(lab: HopperLab, constants: Constants) -> Iterator[str]:
         measured = f"{median(seen.tuned):,.0f} | {seen.percent:+.1f} %"
         yield f"| {seen.shape}: {words(seen.changes)} | {measured} | {level:+.1f} % | {change:+.1f} % |"
     yield ""
-    yield "| change to the tuned kernel | cycles, model |"
-    yield "|---|---:|"
-    for shape, changes in PREDICTED:
-        yield f"| {shape}: {words(changes)} | {lab.change(shape, changes, constants):+.1f} % |"
+    yield "| change to the tuned kernel | cycles, model | cycles, measured afterwards | right |"
+    yield "|---|---:|---:|---|"
+    for seen in seen_cycles(SECOND_ROUND):
+        change = lab.change(seen.shape, seen.changes, constants)
+        right = "yes" if is_right(change, seen.percent) else "no"
+        yield f"| {seen.shape}: {words(seen.changes)} | {change:+.1f} % | {seen.percent:+.1f} % | {right} |"
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from tirx_attn.family import plan_for
 from tirx_attn.hopper.plan import HopperPlan
 
 TOKENS = 16384
-SEEN_CYCLES = Path(__file__).parent / "data" / "cycles_h200.json"
+DATA = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,20 @@ class Seen:
 
 
 @cache
-def seen_cycles() -> tuple[Seen, ...]:
-    """The rows of data/cycles_h200.json, which says where and how they were measured."""
-    rows = json.loads(SEEN_CYCLES.read_text())["rows"]
+def seen_cycles(name: str = "cycles_h200.json") -> tuple[Seen, ...]:
+    """The rows of a file in data/, which says where and how they were measured."""
+    rows = json.loads((DATA / name).read_text())["rows"]
     return tuple(
-        Seen(Shape(row["S"], row["causal"], row["D"]), row["changes"], tuple(row["tuned"]), tuple(row["changed"]))
+        Seen(
+            Shape(row["S"], row["causal"], row["D"], tuple(row["heads"]) if "heads" in row else (16, 16)),
+            row["changes"], tuple(row["tuned"]), tuple(row["changed"]),
+        )
         for row in rows
-    )
+    )  # fmt: skip
+
+
+SECOND_ROUND = "cycles_h200_second.json"
+"""What was measured of PREDICTED afterwards."""
 
 
 def words(changes: dict[str, Any]) -> str:
