@@ -147,9 +147,10 @@ def predictions(page: str) -> dict[str, float]:
 
 
 def is_right(predicted: float, measured: float) -> bool:
-    """Sign right, and size within the factor."""
+    """Sign right, and size within the factor, of figures as they are printed: with one decimal place."""
+    predicted, measured = round(predicted, 1), round(measured, 1)
     small, large = sorted((abs(predicted), abs(measured)))
-    return predicted * measured > 0 and large <= FACTOR * small
+    return predicted * measured > 0 and large <= FACTOR * small + 1e-9
 
 
 def table(found: dict[str, dict[str, Any]], predicted: dict[str, float]) -> Iterator[str]:
