@@ -53,8 +53,19 @@ def test_every_tuning_row_is_reached_and_is_the_default_of_a_plan():
                 row = hopper_tuning_row(config, H200)
                 assert make_hopper_plan(config).schedule is row.schedule
                 reached.add((row.id, heads))
-    assert {name for name, _ in reached} == {row.id for row in HOPPER_TUNING_TABLE} == {"H1", "H2", "H3", "H4"}
-    assert ("H4", 1) not in reached
+    assert {name for name, _ in reached} == {row.id for row in HOPPER_TUNING_TABLE} == {f"H{i}" for i in range(1, 7)}
+    grouped = {name: {heads > 1 for each, heads in reached if each == name} for name, _ in reached}
+    assert grouped == {
+        "H1": {True, False}, "H2": {True, False}, "H3": {True}, "H4": {True}, "H5": {False}, "H6": {False},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("heads", [(1, 1), (16, 16), (2, 1), (32, 8)])
+def test_consumers_take_turns_but_for_a_causal_mask_without_groups(d, heads):
+    for causal in (False, True):
+        schedule = make_hopper_plan(AttentionConfig(1, 256, 256, *heads, d, causal)).schedule
+        assert schedule.ping_pong == (not causal or heads[0] > heads[1])
 
 
 def test_a_schedule_for_blackwell_is_refused():

@@ -14,6 +14,12 @@ HOPPER_TUNING_TABLE = (
         lambda c, t: c.D == 128 and not c.is_causal and c.ratio > 1,
         HopperSchedule(kv_stages=3),
     ),
+    TuningRow(
+        "H5",
+        "head size 128, causal, no groups",
+        lambda c, t: c.D == 128 and c.is_causal and c.ratio == 1,
+        HopperSchedule(ping_pong=False),
+    ),
     TuningRow("H1", "head size 128, otherwise", lambda c, t: c.D == 128, HopperSchedule()),
     TuningRow(
         "H2",
@@ -21,7 +27,13 @@ HOPPER_TUNING_TABLE = (
         lambda c, t: not c.is_causal,
         HopperSchedule(consumers=3, kv_stages=3, consumer_registers=160, producer_registers=32),
     ),
-    TuningRow("H3", "head size 64, causal", lambda c, t: True, HopperSchedule(kv_stages=3)),
+    TuningRow(
+        "H6",
+        "head size 64, causal, no groups",
+        lambda c, t: c.ratio == 1,
+        HopperSchedule(kv_stages=3, ping_pong=False),
+    ),
+    TuningRow("H3", "head size 64, causal, grouped heads", lambda c, t: True, HopperSchedule(kv_stages=3)),
 )
 
 
