@@ -20,6 +20,7 @@ exclude_patterns = ["_ext", "_static"]
 
 # Headings have the anchors that a code host gives them.
 myst_heading_anchors = 4
+smartquotes = False  # scale="runtime" is code wherever it stands
 
 # Docstrings are Google style; what stands in backticks is code. Several names may share a description.
 default_role = "code"
@@ -48,7 +49,7 @@ html_css_files = ["wide.css"]
 html_copy_source = False
 html_show_sphinx = False
 pygments_style = "friendly"
-pygments_dark_style = "native"
+pygments_dark_style = "monokai"
 
 
 def setup(app: Any) -> None:
