@@ -1,5 +1,6 @@
 # make demo   set everything up and run the main job      make test   all tests (installs torch as well)
-# make quick  tests that need no simulator and no torch   make lint   ruff and mypy
+# make quick  tests that need no simulator and no torch
+# make docs   the documentation site, in build/docs   make lint   ruff and mypy
 # make figures    the tables of docs/machine_code.md, after a change to a kernel
 # make kernels    libraries of the sm_90a kernels, in build/sm_90a
 # make test-gpu   what needs an H200, with those libraries; PYTHON and LIBRARIES say whose, where there is no .venv
@@ -8,7 +9,7 @@ QUICK := not simulator and not torch and not slow and not gpu
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test quick kernels figures test-gpu lint setup-demo setup-test setup-quick lock clean
+.PHONY: demo test quick kernels figures docs test-gpu lint setup-demo setup-test setup-quick lock clean
 
 demo: setup-demo
 	$(BIN)/tirx-attn demo
@@ -26,6 +27,11 @@ kernels: setup-demo
 
 figures: setup-quick
 	$(BIN)/python scripts/machine_code_page.py
+
+# In place of an older site: a page that is gone would stay.
+docs: setup-test
+	rm -rf build/docs
+	$(BIN)/python -m sphinx -W --keep-going -nq -d build/doctrees docs build/docs
 
 PYTHON ?= $(BIN)/python
 test-gpu:

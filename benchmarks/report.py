@@ -80,15 +80,15 @@ def text(document: Document) -> str:
 
 def markdown(document: Document) -> str:
     """The whole report in Markdown."""
-    parts = [LEGEND]
+    parts = ["# Speeds", LEGEND]
     for group, kind in _tables(document):
         table = rows(document, group, kind)
         lines = [table[0], ["---", *["---:"] * (len(table[0]) - 1)], *table[1:]]
         printed = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        parts += [f"### {group}, {KINDS[kind]}", printed, summary(document, group, kind)]
+        parts += [f"## {group}, {KINDS[kind]}", printed, summary(document, group, kind)]
     for title, remarks in (("Remarks", _remarks(document)), ("Runs", _runs(document))):
         if remarks:
-            parts += [f"### {title}", "\n".join(f"- {line}" for line in remarks)]
+            parts += [f"## {title}", "\n".join(f"- {line}" for line in remarks)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -88,6 +88,37 @@ def test_a_count_that_is_wrong_stops_at_the_structural_check(tirx_attn, monkeypa
     assert {step["status"] for step in steps[1:]} == {"skipped"}
 
 
+def test_runs_can_be_left_out(tirx_attn, monkeypatch):
+    monkeypatch.setattr(proof, "_simulated", lambda *_: pytest.fail("the simulator was asked for"))
+    result = tirx_attn("check", "--shape", SHAPE, "--simulate", "none", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert [step["step"] for step in json.loads(result.stdout)["steps"]] == ["structure"]
+
+
+@pytest.mark.parametrize("text", ["", "synch", "all,numbers", "numbers,none"])
+def test_runs_that_do_not_exist_are_refused(tirx_attn, text):
+    result = tirx_attn("check", "--shape", SHAPE, "--simulate", text)
+    assert result.exit_code == 2
+    assert "--simulate" in result.stderr
+    assert "numbers, synccheck, racecheck" in result.stderr
+
+
+def test_the_markdown_has_no_times(tirx_attn, monkeypatch):
+    finding = {"kind": "deadlock", "message": "s_ready: deadlock, softmax 0 waits\n  in CTA 0"}
+    failed = proof.Step("structure", None, proof.FAILED, "error, 1 finding: s_ready: deadlock", [finding], seconds=1.5)
+    monkeypatch.setattr(proof, "check_structure", lambda func: failed)
+    result = tirx_attn("check", "--shape", SHAPE, "--simulate", "none", "--markdown")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "| step | input | status | result |",
+        "|---|---|---|---|",
+        "| structure | - | failed | error, 1 finding |",
+        "structure deadlock: s_ready: deadlock, softmax 0 waits",
+        "  in CTA 0",
+        "failed",
+    ]
+
+
 def test_a_kernel_for_hopper_is_proved_by_structure(tirx_attn):
     """Its other steps do not apply here, which is no failure; on a machine with such a GPU the numbers do."""
     result = tirx_attn("check", "--shape", "1,300,384,2,1,128", "--causal", "--arch", "sm_90a", "--json")

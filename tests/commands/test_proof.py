@@ -39,6 +39,14 @@ def prove(**options):
     return proof.prove(None, PROBLEM, Reporter(), 10.0, **options)
 
 
+@pytest.mark.parametrize("runs", [(), ("numbers",), ("racecheck", "numbers"), proof.RUNS])
+def test_the_runs_that_are_asked_for_are_taken_in_their_order(runs):
+    taken = [(step.name, step.input) for step in prove(runs=runs)]
+    assert taken == [("structure", None), *((name, key) for name in proof.RUNS if name in runs for key in proof.INPUTS)]
+    assert taken == proof.planned(runs)
+
+
+
 def statuses(steps):
     return {(step.name, step.input): step.status for step in steps}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from tirx_attn.commands.arguments import (
     JsonOption,
     Problem,
     ScheduleOption,
+    parse_list,
     parse_problem,
     parse_seconds,
 )
@@ -27,6 +29,15 @@ TimeLimitOption = Annotated[
     str,
     typer.Option("--time-limit", metavar="SECONDS", help="For each run, its build included."),
 ]
+SimulateOption = Annotated[
+    str,
+    typer.Option(
+        "--simulate",
+        metavar="WHICH",
+        help=f"What runs behind the structural check: all, none, or some of {', '.join(proof.RUNS)}.",
+    ),
+]
+MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print a table in Markdown, without times.")]
 STYLES = {proof.PASSED: "green", proof.FAILED: "bold red", proof.SKIPPED: "yellow", proof.NOT_APPLICABLE: "dim"}
 
 
@@ -37,7 +48,9 @@ def check(
     dtype: DtypeOption = "fp16",
     arch: ArchOption = "sm_100a",
     schedule: ScheduleOption = None,
+    simulate: SimulateOption = "all",
     time_limit: TimeLimitOption = "600",
+    markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> bool:
     """Prove the synchronisation and the numbers of one kernel.
@@ -48,6 +61,8 @@ def check(
 
     Example: tirx-attn check --shape 1,256,384,2,1,128 --schedule stagger=true
     """
+    if markdown and as_json:
+        raise ArgumentError("--markdown with --json: allowed is one of them")
     started = time.perf_counter()
     problem = parse_problem(shape, causal, arch, schedule, dtype=dtype)
     if problem.config.run_time_names:
@@ -56,18 +71,32 @@ def check(
             "since check needs lengths to run the kernel at; tests/ checks the run-time kernel itself, at many lengths"
         )
     limit = parse_seconds("--time-limit", time_limit)
-    reporter = output.Reporter(total=1 + len(proof.planned()))
+    runs = parse_runs(simulate)
+    reporter = output.Reporter(total=1 + len(proof.planned(runs)))
     with reporter.step(f"{problem.title}: TIRx function"):
         from tirx_attn.family import build_planned
 
         func = build_planned(problem.plan)
-    steps = proof.prove(func, problem, reporter, limit)
+    steps = proof.prove(func, problem, reporter, limit, runs)
     seconds = time.perf_counter() - started
     if as_json:
         output.print_json(document(problem, steps, seconds))
+    elif markdown:
+        print("\n".join(_markdown(steps)))
     else:
         _print(problem, steps, seconds)
     return proof.verdict(steps) == proof.PASSED
+
+
+def parse_runs(text: str) -> Sequence[str]:
+    """The runs of --simulate."""
+    chosen: dict[str, Sequence[str]] = {"all": proof.RUNS, "none": ()}
+    if text in chosen:
+        return chosen[text]
+    words = parse_list("--simulate", text, (*chosen, *proof.RUNS))
+    if not chosen.keys().isdisjoint(words):
+        raise ArgumentError(f"--simulate {text}: allowed are all, none, or some of {', '.join(proof.RUNS)}")
+    return words
 
 
 def document(problem: Problem, steps: list[proof.Step], seconds: float) -> dict[str, Any]:
@@ -89,12 +118,27 @@ def _print(problem: Problem, steps: list[proof.Step], seconds: float) -> None:
         status = f"[{STYLES[step.status]}]{step.status}[/]"
         made.add_row(step.name, step.input or "-", status, _escape(step.detail), f"{step.seconds:.1f}")
     console.print(made)
+    for line in _findings(steps):
+        console.print(line, markup=False, soft_wrap=True)
+    result = proof.verdict(steps)
+    console.print(f"[{STYLES[result]}]{result}[/] in {seconds:.0f} s")
+
+
+def _markdown(steps: list[proof.Step]) -> list[str]:
+    """A table without times, the findings, and the verdict."""
+    lines = ["| step | input | status | result |", "|---|---|---|---|"]
+    # The first line of a finding follows in full.
+    lines += [
+        f"| {step.name} | {step.input or '-'} | {step.status} | {step.detail.partition(': ')[0]} |" for step in steps
+    ]
+    return ["\n".join(lines), *_findings(steps), proof.verdict(steps)]
+
+
+def _findings(steps: list[proof.Step]) -> Iterator[str]:
     for step in steps:
         for finding in step.findings:
             where = " ".join(filter(None, (step.name, step.input, finding["kind"])))
-            console.print(f"{where}: {finding['message']}", markup=False, soft_wrap=True)
-    result = proof.verdict(steps)
-    console.print(f"[{STYLES[result]}]{result}[/] in {seconds:.0f} s")
+            yield f"{where}: {finding['message']}"
 
 
 def _escape(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,9 @@ INPUTS = {
 """What a kernel is proved on. The checkers see the paths that an input takes, so both outcomes are among them."""
 
 CHECKERS = ("synccheck", "racecheck")
+RUNS = ("numbers", *CHECKERS)
+"""The steps that run the kernel, behind the structural check."""
+
 PASSED, FAILED, SKIPPED, NOT_APPLICABLE = "passed", "failed", "skipped", "not applicable"
 """A skipped step lacks a package; one that is not applicable has no machine here that could take it."""
 
@@ -63,13 +66,14 @@ class Step:
         }
 
 
-def planned() -> list[tuple[str, str | None]]:
+def planned(runs: Sequence[str] = RUNS) -> list[tuple[str, str | None]]:
     """(name, input) of all steps, in order: the cheapest proof first."""
-    simulated = [(name, key) for name in ("numbers", *CHECKERS) for key in INPUTS]
-    return [("structure", None), *simulated]
+    return [("structure", None), *((name, key) for name in RUNS if name in runs for key in INPUTS)]
 
 
-def prove(func: Any, problem: Problem, reporter: Reporter, time_limit: float) -> list[Step]:
+def prove(
+    func: Any, problem: Problem, reporter: Reporter, time_limit: float, runs: Sequence[str] = RUNS
+) -> list[Step]:
     """Take all steps on a PrimFunc.
 
     Nothing runs on the simulator after a failed structural check, or after a step that passed its time limit.
@@ -79,8 +83,9 @@ def prove(func: Any, problem: Problem, reporter: Reporter, time_limit: float) ->
         problem: what it was generated for.
         reporter: for progress.
         time_limit: seconds for each step on the simulator, its build included.
+        runs: those of `RUNS` to take behind the structural check.
     """
-    return list(_steps(func, problem, reporter, time_limit))
+    return list(_steps(func, problem, reporter, time_limit, runs))
 
 
 def verdict(steps: list[Step]) -> str:
@@ -92,12 +97,14 @@ def verdict(steps: list[Step]) -> str:
     return next((status for status in (FAILED, SKIPPED) if status in found), PASSED)
 
 
-def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float) -> Iterator[Step]:
+def _steps(
+    func: Any, problem: Problem, reporter: Reporter, time_limit: float, runs: Sequence[str]
+) -> Iterator[Step]:
     with reporter.step("structural check"):
         structure = check_structure(func)
     yield structure
     if not problem.family.simulated:
-        yield from _on_gpu(problem, structure.status == PASSED, reporter, time_limit)
+        yield from _on_gpu(problem, structure.status == PASSED, reporter, time_limit, runs)
         return
     reason = "" if structure.status == PASSED else "the structural check failed"
     if not reason:
@@ -107,7 +114,7 @@ def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float) -
             reason = str(error)
     probes: dict[str, Probe] = {}
     simulation: Any = None
-    for name, key in planned()[1:]:
+    for name, key in planned(runs)[1:]:
         assert key is not None
         if reason:
             reporter.skip(1)
@@ -124,14 +131,16 @@ def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float) -
         yield step
 
 
-def _on_gpu(problem: Problem, sound: bool, reporter: Reporter, time_limit: float) -> Iterator[Step]:
+def _on_gpu(
+    problem: Problem, sound: bool, reporter: Reporter, time_limit: float, runs: Sequence[str]
+) -> Iterator[Step]:
     """The steps of a kernel that the simulator has no instructions for: numbers, where a GPU fits."""
     absent = gpu.absent(problem.arch)
     skipped = "" if sound else "the structural check failed"
     if sound and not absent:
         skipped = gpu.missing()
     kernel: gpu.GpuKernel | None = None
-    for name, key in planned()[1:]:
+    for name, key in planned(runs)[1:]:
         assert key is not None
         if name != "numbers" or absent:
             reporter.skip(1)

@@ -42,10 +42,12 @@ class HopperSmem:
 
     @property
     def regions(self) -> tuple[Region, ...]:
+        """All regions, in the order of their addresses."""
         return (self.q, self.kv, self.o, self.control)
 
     @property
     def size(self) -> int:
+        """Bytes of shared memory that the kernel asks for."""
         return self.control.end
 
 

@@ -121,7 +121,7 @@ def preload(path: str | Path, *, device: int | None = None, libraries: str | Pat
 
     Raises:
         ValueError: the kernel has baked-in lengths or scale.
-        Others as `load`.
+        FileNotFoundError, ArtifactError, ToolchainError: as `load` raises them.
     """
     index = torch.cuda.current_device() if device is None else device
     kernel = load(path, device=index, libraries=libraries)

@@ -44,6 +44,7 @@ class Warps:
 
     @property
     def roles(self) -> tuple[Role, ...]:
+        """All roles, in the order of the plan's fields."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
     @property
@@ -54,6 +55,7 @@ class Warps:
 
     @property
     def threads(self) -> int:
+        """Threads of a CTA."""
         return WARPGROUP_THREADS * len(self.registers)
 
     def __getitem__(self, name: str) -> Role:
@@ -73,6 +75,7 @@ class Region:
 
     @property
     def end(self) -> int:
+        """First unit behind the region."""
         return self.start + self.size
 
 

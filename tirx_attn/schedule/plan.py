@@ -52,6 +52,7 @@ class TmemPlan:
 
     @property
     def regions(self) -> tuple[Region, ...]:
+        """All regions; P may lie over S."""
         return (*self.s, *self.p, *self.o)
 
 
@@ -68,10 +69,12 @@ class SmemPlan:
 
     @property
     def regions(self) -> tuple[Region, ...]:
+        """All regions, in the order of their addresses."""
         return (self.q, self.kv, self.o, self.acc_scale, self.row_sum, self.control)
 
     @property
     def size(self) -> int:
+        """Bytes of shared memory that the kernel asks for."""
         return self.control.end
 
 

@@ -41,6 +41,7 @@ class TaskTiles:
 
     @property
     def tokens_per_tile(self) -> int:
+        """Query tokens in a tile: each fills a row for every query head that shares the K/V head."""
         return self.rows // self.config.ratio
 
     @property
@@ -94,14 +95,17 @@ class TaskTiles:
 
 
 def ceil_div(a: Index, b: int) -> Index:
+    """a / b rounded up, for a not negative."""
     return (a + b - 1) // b
 
 
 def minimum(a: Index, b: Index) -> Index:
+    """The smaller one, of integers or of expressions."""
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else _tir().min(a, b)
 
 
 def maximum(a: Index, b: Index) -> Index:
+    """The larger one, of integers or of expressions."""
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else _tir().max(a, b)
 
 

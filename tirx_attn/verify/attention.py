@@ -82,7 +82,7 @@ def simulate(
 
     Raises:
         TypeError, ValueError: an argument that does not fit, before anything is compiled.
-        Others as `run`.
+        SimulatorUnavailable, SimulatorError, TimeoutError: as `run` raises them.
     """
     config = _config(q, k, v, causal, scale, return_lse)
     kernel = replace(config, scale=RUNTIME if scale is not None else None)

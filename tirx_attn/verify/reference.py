@@ -39,6 +39,7 @@ class ErrorVerdict:
 
     @property
     def ok(self) -> bool:
+        """Whether the error is allowed."""
         return self.error <= self.bound
 
 

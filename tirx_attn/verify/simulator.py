@@ -60,6 +60,7 @@ class Check:
 
     @property
     def clean(self) -> bool:
+        """Whether the checker found nothing."""
         return self.verdict == "clean"
 
 

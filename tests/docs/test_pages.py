@@ -19,7 +19,7 @@ from tirx_attn.hopper.tuning import HOPPER_TUNING_TABLE
 from tirx_attn.schedule.tuning import TUNING_TABLE, tuning_row
 from tirx_attn.targets import TARGETS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
