@@ -73,7 +73,8 @@ def protocol(facts: dict[str, Any], numbers: dict[str, int]) -> Any:
         scale=alt.Scale(domain=[-0.6, len(roles) - 0.5], nice=False),
         axis=alt.Axis(
             orient="top", title=None, values=list(range(len(roles))), grid=True, domain=False, ticks=False,
-            labelExpr=f"{[[role['name'], role['where']] for role in facts['roles']]}[datum.value]", labelLimit=160,
+            labelExpr=f"{[[role['name'], role['where']] for role in facts['roles']]}[datum.value]",
+            labelLimit=160, labelPadding=10,
         ),
     )  # fmt: skip
     y = alt.Y("y:Q", scale=alt.Scale(domain=[0, 1], domainMax={"expr": "height"}, reverse=True, nice=False), axis=None)
@@ -197,8 +198,14 @@ def timeline(time: dict[str, Any], colours: Colours, window: tuple[float, float]
         .encode(x=alt.X("at:Q"), y=y, text="label:N")
     )  # fmt: skip
     released = [
-        {"lane": span["by"], "to": span["lane"], "start": span["released"], "end": span["end"], "n": number,
-         "fill": colours.of(span["edge"])}
+        {
+            "lane": span["by"],
+            "to": span["lane"],
+            "start": span["released"],
+            "end": span["end"],
+            "n": number,
+            "fill": colours.of(span["edge"]),
+        }
         for number, span in enumerate(time["spans"])
         if span["what"] == WAIT and {span["by"], span["lane"]} <= set(time["lanes"]) and span["by"] != span["lane"]
     ]
