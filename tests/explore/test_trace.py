@@ -18,6 +18,10 @@ def complete(events, pid, tid):
     return sorted((e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == (pid, tid)), key=lambda e: e["ts"])
 
 
+def holds(event, arrow):
+    return event["ts"] <= arrow["ts"] < event["ts"] + event["dur"]
+
+
 def test_processes_are_kernels_and_threads_are_lanes():
     made = two()
     trace = trace_events(made)
@@ -56,16 +60,22 @@ def test_waits_name_their_edge_and_who_ended_them():
     assert len(waits) == len(study().timeline.stalls)
 
 
-def test_arrows_lead_from_the_last_arrival_to_the_end_of_the_wait():
+def test_arrows_lead_from_what_ended_a_wait_to_the_wait():
     events = trace_events(two())["traceEvents"]
     starts = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
     assert starts.keys() == ends.keys()
     assert len(starts) == sum(s["what"] == "wait" for side in two()["sides"] for s in side["time"]["spans"])
+    latency = {"TMA": 600.0, "tensor pipe": 60.0}
+    to_cycles = study().prediction.clock_ghz * 1e3
     for number, start in starts.items():
         end = ends[number]
         assert start["pid"] == end["pid"]
-        assert start["ts"] <= end["ts"]
-        spans = complete(events, end["pid"], end["tid"])
-        (wait,) = (e for e in spans if e["cat"] == "wait" and e["ts"] + e["dur"] == pytest.approx(end["ts"]))
+        (wait,) = (e for e in complete(events, end["pid"], end["tid"]) if holds(e, end))
         assert wait["args"]["edge"] == end["name"]
+        (cause,) = (e for e in complete(events, start["pid"], start["tid"]) if holds(e, start))
+        lane = threads(events, start["pid"])[start["tid"]]
+        assert lane == wait["args"]["by"]
+        # 60 more from the last arrival to the waiting warp
+        later = (wait["ts"] + wait["dur"] - cause["ts"] - cause["dur"]) * to_cycles
+        assert later == pytest.approx(latency.get(lane, 0.0) + 60.0)

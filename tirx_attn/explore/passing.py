@@ -91,7 +91,7 @@ def _spans(timeline: Timeline) -> Iterator[dict[str, Any]]:
         if span.what == m.PRODUCT:
             made["what"] = product(span.detail)
         if span.role:
-            made["role"] = span.role
+            made |= {"role": span.role, "done": span.done}
         if span.queued:
             made["queued"] = span.queued
         yield made
@@ -109,8 +109,7 @@ def merged(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
         alike = before is not None and all(before.get(key) == span.get(key) for key in ALIKE)
         if before is not None and alike and before["end"] == span["start"]:
             before["end"], before["pieces"] = span["end"], before["pieces"] + 1
-            if "released" in span:
-                before["released"] = span["released"]
+            before |= {key: span[key] for key in ("released", "done") if key in span}
             if "queued" in span or "queued" in before:
                 before["queued"] = before.get("queued", 0.0) + span.get("queued", 0.0)
         else:

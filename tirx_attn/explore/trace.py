@@ -6,12 +6,15 @@ from typing import Any
 
 from tirx_attn.explore.passing import WAIT
 
+NEAR = 1e-6
+"""Cycles within which two times are one."""
+
 
 def trace_events(document: dict[str, Any]) -> dict[str, Any]:
     """A JSON object format trace of a document (`facts.document`): one process a kernel, one thread a lane.
 
-    Times are µs of the model's clock; `args` have them in cycles. An arrow (flow) leads from who let a waiting role go,
-    when it did, to the end of the wait.
+    Times are µs of the model's clock; `args` have them in cycles. An arrow (flow) leads from what let a waiting role go
+    to the wait.
     """
     events: list[dict[str, Any]] = []
     for pid, side in enumerate(document["sides"], start=1):
@@ -30,6 +33,9 @@ def _side(pid: int, title: str, side: dict[str, Any]) -> list[dict[str, Any]]:
         common = {"ph": "M", "pid": pid, "tid": tid}
         events.append({**common, "name": "thread_name", "args": {"name": lane}})
         events.append({**common, "name": "thread_sort_index", "args": {"sort_index": tid}})
+    by_lane: dict[str, list[dict[str, Any]]] = {lane: [] for lane in lanes}
+    for span in time["spans"]:
+        by_lane[span["lane"]].append(span)
     for number, span in enumerate(time["spans"]):
         where = {"pid": pid, "tid": threads[span["lane"]]}
         is_wait = span["what"] == WAIT
@@ -46,9 +52,24 @@ def _side(pid: int, title: str, side: dict[str, Any]) -> list[dict[str, Any]]:
             },
         }
         events.append(event)
-        if is_wait and span["by"] in threads and span["by"] != span["lane"]:
+        cause = _cause(span, by_lane.get(span["by"], [])) if is_wait else None
+        if cause is not None:
             flow = {"cat": "release", "name": span["edge"], "id": pid * 1_000_000 + number}
-            source = {"pid": pid, "tid": threads[span["by"]], "ts": span["released"] * to_us}
-            events.append({**flow, **source, "ph": "s"})
-            events.append({**flow, **where, "ph": "f", "bp": "e", "ts": span["end"] * to_us})
+            source = {"pid": pid, "tid": threads[cause["lane"]]}
+            events.append({**flow, **source, "ph": "s", "ts": _late(cause) * to_us})
+            events.append({**flow, **where, "ph": "f", "bp": "e", "ts": _late(span) * to_us})
     return events
+
+
+def _cause(wait: dict[str, Any], spans: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The span, of the lane that ended a wait, behind which it did: of a unit the one whose result was there then."""
+    if wait["by"] == wait["lane"]:
+        return None
+    before = [span for span in spans if span["end"] <= wait["released"] + NEAR]
+    exact = [span for span in before if abs(span.get("done", span["end"]) - wait["released"]) <= NEAR]
+    return max(exact or before, key=lambda span: span["end"], default=None)
+
+
+def _late(span: dict[str, Any]) -> float:
+    """A time just before a span's end: Perfetto ties an arrow to the span that holds its time."""
+    return span["end"] - min((span["end"] - span["start"]) / 2, 0.5)

@@ -45,6 +45,7 @@ class Span(NamedTuple):
         detail: of a role's instructions, the step that they lead to; of a product, what it writes; of a load, its edge.
         role: of a unit's span, who asked for it.
         queued: cycles of it in which a role's instructions queued for MUFU or an issue slot.
+        done: of a unit's span, when its result is there: later than its end by a latency.
     """
 
     lane: str
@@ -54,6 +55,7 @@ class Span(NamedTuple):
     detail: str = ""
     role: str = ""
     queued: float = 0.0
+    done: float = 0.0
 
 
 TMA_STORE = "TMA store"

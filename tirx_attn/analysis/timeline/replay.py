@@ -194,20 +194,22 @@ class _Player:
         begin = max(self.env.now, self.tma_free)
         self.tma_free = begin + busy
         self.found.busy[TMA].append((begin, self.tma_free))
-        self.found.spans.append(Span(TMA, m.LOAD, begin, self.tma_free, step.edge, actor.role))
+        landed = self.tma_free + self.machine.tma_latency
+        self.found.spans.append(Span(TMA, m.LOAD, begin, self.tma_free, step.edge, actor.role, done=landed))
         parent = actor.moment
 
         def land(_: Any) -> None:
             slot.bytes -= step.amount
             self._count(slot, 0, (self.env.now, parent, "TMA load"), TMA)
 
-        self._until(self.tma_free + self.machine.tma_latency).callbacks.append(land)
+        self._until(landed).callbacks.append(land)
 
     def _store(self, actor: _Actor, step: t.Step) -> None:
         begin = max(self.env.now, self.store_free)
         self.store_free = begin + step.amount / self.machine.tma_bytes
-        self.found.spans.append(Span(m.TMA_STORE, m.STORE, begin, self.store_free, role=actor.role))
-        actor.stored = (self.store_free + self.machine.store_latency, actor.moment, "TMA store")
+        done = self.store_free + self.machine.store_latency
+        self.found.spans.append(Span(m.TMA_STORE, m.STORE, begin, self.store_free, role=actor.role, done=done))
+        actor.stored = (done, actor.moment, "TMA store")
 
     def _drain(self, actor: _Actor, step: t.Step) -> Steps:
         start = self.env.now
@@ -257,8 +259,8 @@ class _Player:
                 actor.started.succeed()
             yield self.env.timeout(product.cycles)
             self.found.busy[TENSOR].append((start, self.env.now))
-            self.found.spans.append(Span(TENSOR, m.PRODUCT, start, self.env.now, product.writes, actor.role))
-            before = (self.env.now, (start, cause, ""), TENSOR)
+            before, done = (self.env.now, (start, cause, ""), TENSOR), self.env.now + self.machine.fill
+            self.found.spans.append(Span(TENSOR, m.PRODUCT, start, before[0], product.writes, actor.role, done=done))
             self._finish(product, before)
 
     def _finish(self, product: _Product, moment: Moment) -> None:
