@@ -45,7 +45,8 @@ def protocol(facts: dict[str, Any], numbers: dict[str, int]) -> Any:
     """
     roles = [role["name"] for role in facts["roles"]]
     wires, ends = [], []
-    absent = set(numbers) - {edge["name"] for edge in facts["edges"]}
+    present = {edge["name"] for edge in facts["edges"]}
+    absent = [name for name in numbers if name not in present]
     middle = (len(roles) - 1) / 2
     labels = [
         {"row": numbers[name] - 1, "x": middle, "align": "center", "text": f"{name}: not here"} for name in absent
@@ -62,7 +63,7 @@ def protocol(facts: dict[str, Any], numbers: dict[str, int]) -> Any:
             ends.append({"row": row, "x": target, "kind": kind, "shape": shape, "size": 150})
             ends += [{"row": row, "x": place, "kind": kind, "shape": "circle", "size": 60} for place in places]
             # One wire on either side, from the producer that is furthest away: dashes on dashes would be a line.
-            for far in {min(places), max(places)}:
+            for far in sorted({min(places), max(places)}):
                 if far == min(places) < target or far == max(places) > target:
                     wires.append({"row": row, "x": far, "x2": target, "kind": kind})
         labels.append(_edge_label(row, edge, roles))

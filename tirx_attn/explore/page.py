@@ -38,7 +38,7 @@ def page(document: dict[str, Any]) -> str:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters |= {"cycles": _cycles, "percent": _percent, "signed": _signed}
-    template = environment.from_string((here / "page.html.jinja").read_text())
+    template = environment.from_string((here / "page.html.jinja").read_text("utf-8"))
     return template.render(
         doc=document,
         sides=document["sides"],
@@ -48,8 +48,8 @@ def page(document: dict[str, Any]) -> str:
         waited=_waited(document),
         busy={name: fill for name, (fill, _) in BUSY.items()},
         kinds={name: fill for name, (fill, _) in KINDS.items()},
-        css=(here / "page.css").read_text(),
-        script=(here / "page.js").read_text(),
+        css=(here / "page.css").read_text("utf-8"),
+        script=(here / "page.js").read_text("utf-8"),
         library=_library(),
         data=_json({"charts": specs, "timeline": _timeline(document), "document": document}),
     )

@@ -19,6 +19,7 @@ COLUMNS = (m.INSTRUCTIONS, m.EXPONENTIALS, "queue for MUFU or issue", "tensor me
 ALIKE = ("what", "detail", "role", "edge", "by")
 """What pieces of one span have in common."""
 
+_QUEUE, _WAITS = 2, 5
 _COLUMN = {m.INSTRUCTIONS: 0, m.EXPONENTIALS: 1, m.TMEM_READ: 3, m.TMEM_WRITE: 3, m.DRAIN: 4}
 
 
@@ -66,8 +67,8 @@ def cycles(timeline: Timeline, role: str, start: float, end: float, blocks: int)
             continue
         share = _inside(span, start, end) / (span.end - span.start) if span.end > span.start else 0.0
         found[_COLUMN[span.what]] += share * (span.end - span.start - span.queued)
-        found[2] += share * span.queued
-    found[5] = sum(_inside(stall, start, end) for stall in timeline.stalls if stall.role == role)
+        found[_QUEUE] += share * span.queued
+    found[_WAITS] = sum(_inside(stall, start, end) for stall in timeline.stalls if stall.role == role)
     return [value / blocks for value in found]
 
 
