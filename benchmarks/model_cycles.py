@@ -68,7 +68,8 @@ def title(row: int) -> str:
 def library(shape: Shape, changes: dict[str, Any]) -> str:
     """File name of a variant; one library serves all lengths."""
     knobs = "_".join(f"{name}{value}" for name, value in sorted(changes.items())) or "tuned"
-    return f"d{shape.d}_{'causal' if shape.causal else 'full'}_{knobs}.so"
+    heads = "x".join(map(str, shape.heads))
+    return f"d{shape.d}_h{heads}_{'causal' if shape.causal else 'full'}_{knobs}.so"
 
 
 def export_all(folder: Path) -> None:
@@ -153,7 +154,7 @@ def is_right(predicted: float, measured: float) -> bool:
 
 def table(found: dict[str, dict[str, Any]], predicted: dict[str, float]) -> Iterator[str]:
     """Markdown: predicted and measured."""
-    yield "| change to the tuned kernel | cycles, model | cycles, measured | right |"
+    yield "| change to the tuned kernel | cycles, model | cycles, measured afterwards | right |"
     yield "|---|---:|---:|---|"
     for name, row in found.items():
         right = "yes" if is_right(predicted[name], row["percent"]) else "no"

@@ -1,9 +1,9 @@
-"""The model on the Hopper kernel: fitted to what an H200 showed, and what it predicts of changes, in clock cycles.
+"""The model on the Hopper kernel: fitted to clock cycles of an H200, and what it predicted of further changes.
 
     python -m benchmarks.model_hopper            # tables with the committed constants
     python -m benchmarks.model_hopper --fit      # fits them anew first, some minutes
 
-Builds each variant, so that its own machine code counts. Figures are for 16 heads, B·S = 16k tokens, fp16.
+Builds each variant, so that its own machine code counts. B·S = 16k tokens, fp16. Fitted are the rows of head size 128.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from statistics import median
 from typing import Any
 
+from benchmarks.model_cycles import is_right
 from benchmarks.model_lab import Lab, search
-from benchmarks.model_variants import NO_TURNS, ONE_Q, PREDICTED, TWO, Shape, words
+from benchmarks.model_variants import SECOND_ROUND, Seen, Shape, seen_cycles, words
 from tirx_attn.analysis.timeline.constants import HOPPER, Constants
 from tirx_attn.analysis.timeline.figures import CodeFigures
 from tirx_attn.analysis.timeline.measured import figures_of
@@ -23,44 +25,21 @@ from tirx_attn.analysis.timeline.tasks import Tasks
 from tirx_attn.hopper.plan import HopperPlan
 from tirx_attn.runtime import build
 
-STEPS = {("dilation",): 0.1, ("edge", "named"): 15.0, ("fill",): 30.0, ("tma_latency",): 150.0}
+STEPS: dict[tuple[str, ...], float] = {
+    ("dilation",): 0.05, ("mma_share",): 0.01, ("edge",): 20.0, ("tma_latency",): 100.0, ("query_latency",): 300.0,
+}  # fmt: skip
 """First steps of the search, by constants that go together."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What an H200 showed before the model was there (docs/tuning.md, docs/gpu_runs.md).
-
-    Attributes:
-        shape, changes: what ran; without changes the tuned kernel.
-        value: share of the tensor pipe in %, or how much longer the changed kernel took in %.
-        tolerance: how far off the model may be, in the same unit: what the runs scatter by, and more where the card was
-            at its power limit, so that its clock answered the change.
-    """
-
-    shape: Shape
-    changes: dict[str, Any]
-    value: float
-    tolerance: float
+FITTED_HEAD_SIZE = 128
+LEVEL_TOLERANCE = 1.5
+"""How far off in % the cycles of a launch may be, to weigh as much as a change that is off by its own tolerance."""
 
 
-SEEN = (
-    Seen(Shape(16384, False, 128), {}, 79.6, 4.0),
-    Seen(Shape(16384, True, 128), {}, 78.4, 4.0),
-    Seen(Shape(16384, False, 64), {}, 57.6, 4.0),
-    Seen(Shape(16384, False, 128), {"kv_stages": 3}, 0.5, 1.5),
-    Seen(Shape(16384, False, 64), {"kv_stages": 8}, -0.5, 1.5),
-    Seen(Shape(16384, True, 64), {"kv_stages": 8}, -0.5, 1.5),
-    Seen(Shape(4096, False, 128), NO_TURNS, -1.6, 4.0),
-    Seen(Shape(1024, False, 128), NO_TURNS, 10.0, 4.0),
-    Seen(Shape(4096, True, 128), NO_TURNS, 11.8, 6.0),
-    Seen(Shape(1024, True, 128), NO_TURNS, 4.9, 4.0),
-    Seen(Shape(4096, False, 128), ONE_Q, 1.3, 3.0),
-    Seen(Shape(1024, False, 128), ONE_Q, 11.8, 4.0),
-    Seen(Shape(16384, False, 64), {**TWO, "kv_stages": 8}, 17.1, 5.0),
-    Seen(Shape(1024, False, 64), {**TWO, "kv_stages": 8}, 8.1, 5.0),
-    Seen(Shape(16384, False, 64), NO_TURNS, 2.8, 4.0),
-)
+def tolerance(percent: float) -> float:
+    """How far off a change may be, in % of the cycles."""
+    return 0.5 + 0.3 * abs(percent)
+
 
 class HopperLab:
     """A Lab with the machine code of each variant."""
@@ -83,46 +62,46 @@ class HopperLab:
         """Cycles of a launch."""
         return self.lab.cycles(plan, self.figures(plan), constants)
 
-    def tensor_share(self, plan: HopperPlan, constants: Constants) -> float:
-        """Share of the launch in which the tensor pipe works, in %."""
-        peak = plan.target.sms * plan.target.mma_flop_per_clock * self.cycles(plan, constants)
-        return 100 * plan.config.flops / peak
-
     def change(self, shape: Shape, changes: dict[str, Any], constants: Constants) -> float:
         """Cycles of a changed kernel over those of the tuned one, in % more."""
         new, old = (self.cycles(plan, constants) for plan in (shape.plan(changes), shape.plan()))
         return 100 * (new / old - 1)
 
-    def of(self, seen: Seen, constants: Constants) -> float:
-        """The model's value of something seen."""
-        if not seen.changes:
-            return self.tensor_share(seen.shape.plan(), constants)
-        return self.change(seen.shape, seen.changes, constants)
+    def level(self, seen: Seen, constants: Constants) -> float:
+        """How far off the cycles of a row's tuned kernel are, in %."""
+        return 100 * (self.cycles(seen.shape.plan(), constants) / median(seen.tuned) - 1)
 
 
 def fit(lab: HopperLab, start: Constants = HOPPER, say: Callable[[str], None] = print) -> Constants:
-    """Least sum of what was seen's absolute errors, in units of its tolerance, by coordinate search."""
+    """Least sum of absolute errors of levels and changes, each in units of what it may be off, by coordinate search."""
+    rows = [seen for seen in seen_cycles() if seen.shape.d == FITTED_HEAD_SIZE]
+    levels = list({seen.shape: seen for seen in rows}.values())
 
     def loss(constants: Constants) -> float:
-        return sum(abs(lab.of(seen, constants) - seen.value) / seen.tolerance for seen in SEEN)
+        off = sum(abs(lab.level(seen, constants)) / LEVEL_TOLERANCE for seen in levels)
+        for seen in rows:
+            error = lab.change(seen.shape, seen.changes, constants) - seen.percent
+            off += abs(error) / tolerance(seen.percent)
+        return off
 
-    return search(loss, start, STEPS, 0.1, say)
+    return search(loss, start, STEPS, 0.5, say)
 
 
 def tables(lab: HopperLab, constants: Constants) -> Iterator[str]:
-    """Markdown: what was seen, and the predictions."""
-    yield "| seen before | measured | model |"
-    yield "|---|---:|---:|"
-    for seen in SEEN:
-        what = words(seen.changes) if seen.changes else "tensor pipe, % of cycles"
-        unit = " %" if seen.changes else ""
-        sign = "+" if seen.changes else ""
-        yield f"| {seen.shape}: {what} | {seen.value:{sign}.1f}{unit} | {lab.of(seen, constants):{sign}.1f}{unit} |"
+    """Markdown: what was seen, and the predictions beside what came of them."""
+    yield "| seen before | cycles, measured | change, measured | model, level | model, change |"
+    yield "|---|---:|---:|---:|---:|"
+    for seen in sorted(seen_cycles(), key=lambda each: (-each.shape.d, each.shape.causal, each.shape.s)):
+        level, change = lab.level(seen, constants), lab.change(seen.shape, seen.changes, constants)
+        measured = f"{median(seen.tuned):,.0f} | {seen.percent:+.1f} %"
+        yield f"| {seen.shape}: {words(seen.changes)} | {measured} | {level:+.1f} % | {change:+.1f} % |"
     yield ""
-    yield "| change to the tuned kernel | cycles, model |"
-    yield "|---|---:|"
-    for shape, changes in PREDICTED:
-        yield f"| {shape}: {words(changes)} | {lab.change(shape, changes, constants):+.1f} % |"
+    yield "| change to the tuned kernel | cycles, model | cycles, measured afterwards | right |"
+    yield "|---|---:|---:|---|"
+    for seen in seen_cycles(SECOND_ROUND):
+        change = lab.change(seen.shape, seen.changes, constants)
+        right = "yes" if is_right(change, seen.percent) else "no"
+        yield f"| {seen.shape}: {words(seen.changes)} | {change:+.1f} % | {seen.percent:+.1f} % | {right} |"
 
 
 def main() -> None:

@@ -145,11 +145,7 @@ def lengths_of(kernel: Kernel) -> tuple[Lengths, ...]:
     return SHORTER if max(hq, 4 * hkv) >= MANY_HEADS else OTHERS.get(kernel.name, LENGTHS)
 
 
-_EVERY_LENGTH = [
-    Launch(name, "lengths", lengths)
-    for name, kernel in KERNELS.items()
-    for lengths in lengths_of(kernel)
-]
+_EVERY_LENGTH = [Launch(name, "lengths", lengths) for name, kernel in KERNELS.items() for lengths in lengths_of(kernel)]
 
 _ROWS = [
     Launch("causal", "A1", (1, 256, 128), "idx"),

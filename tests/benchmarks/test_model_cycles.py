@@ -13,12 +13,12 @@ from benchmarks import model_cycles
 from benchmarks.model_variants import PREDICTED
 
 ROOT = Path(__file__).parents[2]
-COUNTERS = '''==PROF== Connected to process 7
+COUNTERS = """==PROF== Connected to process 7
 "ID","Kernel Name","sm__cycles_elapsed.max"
 "","","cycle"
 "0","flash_attention","1,234,567"
 "1","flash_attention","1300000"
-'''
+"""
 
 
 def test_measuring_needs_no_tvm():
@@ -39,7 +39,7 @@ def test_the_page_predicts_every_row():
 
 
 def test_variants_have_files_of_their_own():
-    names = {(shape.d, shape.causal, json.dumps(changes, sort_keys=True)) for shape, changes in PREDICTED}
+    names = {(shape.d, shape.heads, shape.causal, json.dumps(changes, sort_keys=True)) for shape, changes in PREDICTED}
     assert len({model_cycles.library(shape, changes) for shape, changes in PREDICTED}) == len(names)
 
 

@@ -76,8 +76,10 @@ def test_version(tirx_attn):
         (["export", "--shape", SHAPE, "-o", "."], "-o .: allowed are files in a folder that exists"),
         (["export", "--shape", SHAPE, "--arch", "sm_80", "-o", "a.so"], "arch='sm_80': allowed values are sm_100a"),
         (["export", "--shape", SHAPE, "--timeout", "-1", "-o", "a.so"], "--timeout '-1': allowed values are positive"),
-        (["export", "--shape", SHAPE, "--arch", "sm_90a", "--schedule", "stagger=true", "-o", "a.so"],
-         "KEY='stagger': allowed values are consumers"),
+        (
+            ["export", "--shape", SHAPE, "--arch", "sm_90a", "--schedule", "stagger=true", "-o", "a.so"],
+            "KEY='stagger': allowed values are consumers",
+        ),
         (["cache", "--folder", __file__], f"--folder {__file__}: allowed are folders"),
         (["build", "--shape", SHAPE, "--dtype", "fp8", "-o", "x"], "--dtype 'fp8': allowed values are fp16 (float16)"),
         (["build", "--shape", SHAPE, "--scale", "auto", "-o", "x"], "--scale 'auto': allowed values are numbers from"),

@@ -61,7 +61,6 @@ class TestExport:
         assert result.exit_code == 0, result.stderr
         assert calls[0][2].stagger is True
 
-
     def test_a_knob_leaves_what_is_tuned_for_each_architecture(self, tirx_attn, calls, tmp_path):
         archs = ("sm_100a", "sm_103a")
         options = [word for arch in archs for word in ("--arch", arch)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 
 import pytest
 
@@ -48,12 +49,30 @@ def kernel(monkeypatch):
             raise RuntimeError("Sq: allowed are sizes from 1")
         o.copy_(attention(q, k, v, causal=False)[0])
 
-    ready = torch_op.Ready(launched, guarded=False)
+    ready = torch_op.Ready(launched, device=None)
     for return_lse in (False, True):
         for scaled in (False, True):
             key = (4, 64, 2, torch.float16, torch.device("cpu"), False, scaled, return_lse)
             monkeypatch.setitem(torch_op._ready, key, ready)
     return calls
+
+
+@pytest.mark.parametrize(("device", "current", "changes"), [(None, 1, []), (1, 1, []), (0, 1, [0]), (1, 0, [1])])
+def test_the_current_device_is_changed_only_where_it_is_another(monkeypatch, device, current, changes):
+    """A call on the device that is current anyway does not pay for the change."""
+    entered, launched = [], []
+
+    @contextmanager
+    def change(number):
+        entered.append(number)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current)
+    monkeypatch.setattr(torch.cuda, "device", change)
+    ready = torch_op.Ready(lambda *arguments: launched.append((arguments, list(entered))), device)
+    torch_op._launch(ready, *"qkvo", None, None)
+    assert launched == [(tuple("qkvo"), changes)]
+    assert entered == changes
 
 
 class TestRefused:

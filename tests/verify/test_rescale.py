@@ -169,4 +169,3 @@ def test_by_head_both_outcomes_take_turns(config):
     taken = expected_rescales(probe.q, probe.k, config).reshape(config.B * config.Hkv, -1, *opportunities.shape)
     for pair, rows in enumerate(taken):
         assert np.array_equal(rows, np.broadcast_to(opportunities if pair % 2 == 0 else False, rows.shape)), pair
-

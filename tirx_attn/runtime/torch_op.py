@@ -37,11 +37,12 @@ class Ready:
 
     Attributes:
         function: what launches it.
-        guarded: whether there are other devices, so that the current one has to be changed for a call and back.
+        device: torch's number of it where there are others, so that the current device may have to be changed for a
+            call and back; None where it is the only one.
     """
 
     function: Callable[..., None]
-    guarded: bool
+    device: int | None
 
 
 _ready: dict[Key, Ready] = {}
@@ -130,7 +131,8 @@ def preload(path: str | Path, *, device: int | None = None, libraries: str | Pat
             f"{path}: the kernel has B={config.B}, Sq={config.Sq}, Skv={config.Skv}, scale={config.scale}: allowed are "
             f"run-time sizes (None), and scale None or {RUNTIME!r}"
         )
-    _ready[_key(config, torch.device("cuda", index))] = _made_ready(kernel)
+    place = torch.device("cuda", index)
+    _ready[_key(config, place)] = _made_ready(kernel, place)
     return kernel
 
 
@@ -187,11 +189,11 @@ def _launch(ready: Ready, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tenso
     arguments = (q, k, v, o) if lse is None else (q, k, v, o, lse)
     if scale is not None:
         arguments = (*arguments, scale)
-    if ready.guarded:
-        with torch.cuda.device(q.device):
-            ready.function(*arguments)
-    else:
+    if ready.device is None or ready.device == torch.cuda.current_device():
         ready.function(*arguments)
+    else:
+        with torch.cuda.device(ready.device):
+            ready.function(*arguments)
 
 
 def _find(config: AttentionConfig, device: torch.device) -> Ready:
@@ -203,12 +205,12 @@ def _find(config: AttentionConfig, device: torch.device) -> Ready:
             raise ValueError(f"q is on {device}, which is {arch}: allowed are GPUs of {allowed}")
         with _loading:
             if key not in _ready:
-                _ready[key] = _made_ready(load(KernelCache().get(config, arch), device=device.index))
+                _ready[key] = _made_ready(load(KernelCache().get(config, arch), device=device.index), device)
     return _ready[key]
 
 
-def _made_ready(kernel: Kernel) -> Ready:
-    return Ready(kernel.function, torch.cuda.device_count() > 1)
+def _made_ready(kernel: Kernel, device: torch.device) -> Ready:
+    return Ready(kernel.function, device.index if torch.cuda.device_count() > 1 else None)
 
 
 def _key(config: AttentionConfig, device: torch.device) -> Key:

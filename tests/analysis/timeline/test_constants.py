@@ -22,7 +22,7 @@ def test_targets():
     assert constants_for(B200) is constants_for(B300) is BLACKWELL
     assert constants_for(H200) is HOPPER
     assert [BLACKWELL.machine(target).mufu_cycles for target in (B200, B300)] == [8.0, 4.0]
-    assert (BLACKWELL.machine(B200).flops, HOPPER.machine(H200).flops) == (8192.0, 4096.0)
+    assert (BLACKWELL.machine(B200).flops, HOPPER.machine(H200).flops) == (8192.0, 4096 * HOPPER.mma_share)
 
 
 def test_the_clock_falls_with_the_time_between_two_limits():

@@ -21,6 +21,16 @@ def test_a_ring_of_one_takes_a_round_trip_a_tile(tiles):
     assert run(ring(tiles, 1, 16384, 100.0), LATE).end == tiles * (256 + 600 + 60 + 100 + 60) - 60
 
 
+@pytest.mark.parametrize(("edge", "latency"), [("kv_load.full", 600.0), ("q_load.full", 900.0)])
+def test_query_tiles_come_from_further_away(edge, latency):
+    load = [
+        (Work(), t.Step(t.LOAD, edge, amount=16384)),
+        (Work(), t.Step(t.EXPECT, edge, amount=1, bytes=16384)),
+    ]
+    use = [(Work(), t.Step(t.WAIT, edge))]
+    assert run({"load": load, "use": use}, replace(LATE, query_latency=900.0)).end == 256 + latency + 60
+
+
 def test_a_deep_ring_is_bound_by_the_slower_side():
     first = 256 + 600 + 60
     assert run(ring(20, 8, 16384, 400.0), LATE).end == pytest.approx(first + 20 * 400)

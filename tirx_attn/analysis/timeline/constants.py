@@ -39,6 +39,8 @@ class Constants:
     tmem_read: float = _assumed(100.0, "cycles", "wait for loads of tensor memory")
     tmem_write: float = _assumed(60.0, "cycles", "wait for stores to tensor memory")
     tma_latency: float = _assumed(600.0, "cycles", "from the last byte asked for to the arrival of a tile, out of L2")
+    query_latency: float = _assumed(600.0, "cycles", "the same of a query tile, out of memory")
+    mma_share: float = _assumed(1.0, "", "of the tensor pipe's peak rate that products reach")
     tma_bytes: float = _assumed(64.0, "bytes per cycle", "that one SM takes out of L2")
     store_latency: float = _assumed(500.0, "cycles", "until a TMA store has read its tile")
     issue_depth: int | None = _assumed(None, "products", "that a warp may issue ahead of the tensor pipe; None: any")
@@ -50,12 +52,12 @@ class Constants:
     def machine(self, target: Target) -> Machine:
         """Rates and latencies of one SM of a target."""
         return Machine(
-            flops=float(target.mma_flop_per_clock),
+            flops=target.mma_flop_per_clock * self.mma_share,
             mufu_cycles=target.mufu_cycles,
             dilation=self.dilation, edge=self.edge, named=self.named, fill=self.fill,
             tmem_read=self.tmem_read, tmem_write=self.tmem_write,
-            tma_latency=self.tma_latency, tma_bytes=self.tma_bytes, store_latency=self.store_latency,
-            issue_depth=self.issue_depth,
+            tma_latency=self.tma_latency, query_latency=self.query_latency, tma_bytes=self.tma_bytes,
+            store_latency=self.store_latency, issue_depth=self.issue_depth,
         )  # fmt: skip
 
     def clock_ghz(self, target: Target, time_us: float) -> float:
@@ -86,13 +88,15 @@ BLACKWELL = Constants(
 
 HOPPER = Constants(
     "Hopper, fitted on cycles of an H200",
-    fitted=("dilation", "edge", "named", "fill", "tma_latency"),
-    dilation=1.8,
-    edge=40.0,
-    named=40.0,
-    fill=40.0,
+    fitted=("dilation", "edge", "tma_latency", "query_latency", "mma_share"),
+    dilation=1.85,
+    edge=30.0,
+    named=20.0,
+    fill=20.0,
     tma_latency=200.0,
-    issue_depth=1,
+    query_latency=1200.0,
+    mma_share=0.92,
+    issue_depth=2,
     cta_start=1500.0,
 )
 

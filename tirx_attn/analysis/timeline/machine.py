@@ -18,6 +18,7 @@ class Machine:
         fill: from a product's last operation to the arrival of its commit.
         tmem_read, tmem_write: until a warp's loads and stores of tensor memory are complete.
         tma_latency: from the last byte that TMA asks for to the arrival of the tile.
+        query_latency: the same for a query tile, which nobody read before.
         tma_bytes: bytes per cycle that TMA brings.
         store_latency: until a TMA store has read its tile.
         issue_depth: products that a warp may have issued before the pipe starts on them; None: any number.
@@ -33,6 +34,7 @@ class Machine:
     tmem_read: float = 0.0
     tmem_write: float = 0.0
     tma_latency: float = 0.0
+    query_latency: float = 0.0
     tma_bytes: float = 64.0
     store_latency: float = 0.0
     issue_depth: int | None = None

@@ -23,6 +23,9 @@ from tirx_attn.analysis.timeline.moments import ISSUE, MUFU, START, TENSOR, TMA,
 QUANTUM = 64.0
 """Stall cycles of work that holds a function unit in one piece: shorter pieces share it more evenly."""
 
+QUERIES = "q_load.full"
+"""Edge of the tiles that come from memory: K and V are in L2, where other CTAs have brought them."""
+
 Steps = Generator[simpy.Event, Any, None]
 
 
@@ -194,7 +197,8 @@ class _Player:
         begin = max(self.env.now, self.tma_free)
         self.tma_free = begin + busy
         self.found.busy[TMA].append((begin, self.tma_free))
-        landed = self.tma_free + self.machine.tma_latency
+        latency = self.machine.query_latency if step.edge == QUERIES else self.machine.tma_latency
+        landed = self.tma_free + latency
         self.found.spans.append(Span(TMA, m.LOAD, begin, self.tma_free, step.edge, actor.role, done=landed))
         parent = actor.moment
 
