@@ -34,6 +34,7 @@ def test_it_is_pure_and_typed_and_holds_the_package_only(wheel):
     assert re.fullmatch(r"tirx_attn-[0-9.]+-py3-none-any\.whl", wheel.name)
     names = zipfile.ZipFile(wheel).namelist()
     assert "tirx_attn/py.typed" in names
+    assert {f"tirx_attn/explore/page.{suffix}" for suffix in ("html.jinja", "css", "js")} <= set(names)
     assert {name.split("/")[0] for name in names} == {"tirx_attn", wheel.name.rsplit("-", 3)[0] + ".dist-info"}
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "tirx_attn").rglob("*.py")}
     assert modules == {name for name in names if name.endswith(".py")}

@@ -14,6 +14,7 @@ from tirx_attn.commands.cache import cache
 from tirx_attn.commands.check import check
 from tirx_attn.commands.code import code
 from tirx_attn.commands.demo import demo
+from tirx_attn.commands.explore import explore
 from tirx_attn.commands.export import export
 from tirx_attn.commands.model import model
 from tirx_attn.commands.mutants import mutants
@@ -44,6 +45,8 @@ EXAMPLES = """Examples:
 
 `tirx-attn model --shape 1,8192,8192,32,32,128 --causal`
 
+`tirx-attn explore --shape 1,8192,8192,32,32,128 -o page`
+
 `tirx-attn tune --shape 1,4096,4096,32,8,128 --knob kv_stages`
 
 `tirx-attn mutants --simulate none`
@@ -60,7 +63,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for function in (demo, build, export, check, plan, code, model, tune, mutants, cache):
+for function in (demo, build, export, check, plan, code, model, explore, tune, mutants, cache):
     app.command()(function)
 
 

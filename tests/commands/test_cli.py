@@ -27,7 +27,7 @@ def test_help_has_a_line_for_each_command_and_examples(tirx_attn):
     result = tirx_attn("--help")
     assert result.exit_code == 0
     lines = [line.strip(" │\n") for line in result.stdout.splitlines()]
-    for name in ("demo", "build", "export", "check", "plan", "code", "model", "tune", "mutants", "cache"):
+    for name in ("demo", "build", "export", "check", "plan", "code", "model", "explore", "tune", "mutants", "cache"):
         described = [line for line in lines if line.split()[:1] == [name]]
         assert len(described) == 1
         assert described[0].endswith(".")
@@ -36,7 +36,7 @@ def test_help_has_a_line_for_each_command_and_examples(tirx_attn):
 
 def test_every_command_has_help_with_an_example_and_json(tirx_attn):
     names = [command.callback.__name__ for command in app.registered_commands]
-    assert names == ["demo", "build", "export", "check", "plan", "code", "model", "tune", "mutants", "cache"]
+    assert names == ["demo", "build", "export", "check", "plan", "code", "model", "explore", "tune", "mutants", "cache"]
     for name in names:
         result = tirx_attn(name, "--help")
         assert result.exit_code == 0

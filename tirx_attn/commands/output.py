@@ -32,6 +32,11 @@ def print_json(document: dict[str, Any]) -> None:
     print(json.dumps(document, indent=2, allow_nan=False, default=str), flush=True)
 
 
+def compact_json(document: dict[str, Any]) -> str:
+    """A document for programs, without spaces."""
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
+
+
 def table(title: str, *columns: str) -> Table:
     """An empty table in the style of all commands."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -128,3 +129,34 @@ def test_the_path_adds_up_to_the_time():
     found = run(ring(9, 3, 32768, 333.0), LATE)
     assert sum(found.path(0, found.end).values()) == pytest.approx(found.end)
     assert sum(found.path(500, 2000).values()) == pytest.approx(1500)
+
+
+def test_spans_and_stalls_are_all_of_a_roles_time():
+    found = run(ring(9, 3, 32768, 333.0), LATE)
+    for role in ("load", "use"):
+        pieces = [(s.start, s.end) for s in found.spans if s.lane == role]
+        pieces += [(s.start, s.end) for s in found.stalls if s.role == role]
+        pieces.sort()
+        assert pieces[0][0] == 0
+        assert all(left[1] == right[0] for left, right in pairwise(pieces))
+    assert max(s.end for s in found.stalls if s.role == "use") + 333.0 == found.end
+    loads = [(s.start, s.end) for s in found.spans if s.lane == TMA]
+    assert loads == found.busy[TMA]
+
+
+def test_a_stall_names_the_last_to_arrive():
+    machine = replace(MACHINE, fill=50.0, edge=10.0)
+    found = run({"mma": products(4), "softmax": [(Work(), t.Step(t.WAIT, "s_ready", 0, 0))]}, machine)
+    (stall,) = found.stalls
+    assert (stall.by, stall.released, stall.end) == (TENSOR, 2098.0, 2108.0)
+    by = {(stall.role, stall.by) for stall in run(ring(9, 3, 32768, 333.0), LATE).stalls}
+    assert by == {("load", "use"), ("use", TMA)}
+
+
+def test_a_span_says_what_of_it_was_spent_in_a_queue():
+    both = run({"softmax 0": exponentials(10), "softmax 1": exponentials(10)})
+    assert {span.what for span in both.spans} == {"exponentials"}
+    for role in ("softmax 0", "softmax 1"):
+        spans = [span for span in both.spans if span.lane == role]
+        assert len(spans) == 10
+        assert sum(s.end - s.start - s.queued for s in spans) == pytest.approx(10 * 1000)

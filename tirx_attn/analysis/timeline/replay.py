@@ -14,10 +14,11 @@ from typing import Any
 
 import simpy
 
+from tirx_attn.analysis.timeline import moments as m
 from tirx_attn.analysis.timeline import trace as t
 from tirx_attn.analysis.timeline.figures import Work
 from tirx_attn.analysis.timeline.machine import Machine
-from tirx_attn.analysis.timeline.moments import ISSUE, MUFU, START, TENSOR, TMA, Moment, Stall, Timeline
+from tirx_attn.analysis.timeline.moments import ISSUE, MUFU, START, TENSOR, TMA, Moment, Span, Stall, Timeline
 
 QUANTUM = 64.0
 """Stall cycles of work that holds a function unit in one piece: shorter pieces share it more evenly."""
@@ -34,6 +35,7 @@ class _Slot:
     pending: int
     bytes: int = 0
     complete: list[Moment] = field(default_factory=list)
+    by: list[str] = field(default_factory=list)
     waiting: list[Any] = field(default_factory=list)
 
 
@@ -41,6 +43,7 @@ class _Slot:
 class _Product:
     cycles: float
     moment: Moment
+    writes: str
     is_done: bool = False
     done: Moment = START
     then: list[Callable[[Moment], None]] = field(default_factory=list)
@@ -103,12 +106,13 @@ class _Player:
     def _run(self, actor: _Actor) -> Steps:
         for work, step in actor.program:
             if work.stalls:
-                yield from self._work(actor, work)
+                yield from self._work(actor, work, step)
             handler = _HANDLERS.get(step.kind)
             if handler is not None:
                 yield from handler(self, actor, step) or ()
 
-    def _work(self, actor: _Actor, work: Work) -> Steps:
+    def _work(self, actor: _Actor, work: Work, step: t.Step) -> Steps:
+        start, queued = self.env.now, 0.0
         cycles = work.stalls * self.machine.dilation
         pieces = max(1, round(cycles / QUANTUM)) if work.mufu else 1
         for _ in range(pieces):
@@ -127,13 +131,19 @@ class _Player:
             actor.moment = (own, actor.moment, f"{actor.role}: instructions")
             if end > own:
                 actor.moment = (end, actor.moment, f"{actor.role}: queue for MUFU or issue")
+                queued += end - own
+        what = m.EXPONENTIALS if work.mufu else m.INSTRUCTIONS
+        self.found.spans.append(Span(actor.role, what, start, self.env.now, step.mark, queued=queued))
 
     def _until(self, time: float) -> Any:
         return self.env.timeout(max(0.0, time - self.env.now))
 
     def _pause(self, actor: _Actor, cycles: float, label: str) -> Steps:
+        start = self.env.now
         yield self.env.timeout(cycles)
         actor.moment = (self.env.now, actor.moment, label)
+        if cycles:
+            self.found.spans.append(Span(actor.role, label, start, self.env.now))
 
     def _block(self, actor: _Actor, slot: _Slot, phase: int, edge: str, latency: float) -> Steps:
         """Wait for a phase; who arrived last decides when it ends."""
@@ -149,32 +159,33 @@ class _Player:
             yield self._until(done[0] + latency)
         if self.env.now > start:
             actor.moment = (self.env.now, done, f"edge {edge}")
-            self.found.stalls.append(Stall(actor.role, edge, start, self.env.now))
+            self.found.stalls.append(Stall(actor.role, edge, start, self.env.now, slot.by[phase], done[0]))
 
     def _wait(self, actor: _Actor, step: t.Step) -> Steps:
         return self._block(actor, self.slots[step.edge, step.slot], step.phase, step.edge, self.machine.edge)
 
     def _sync(self, actor: _Actor, step: t.Step) -> Steps:
         slot = self.named[step.slot]
-        self._count(slot, step.amount, actor.moment)
+        self._count(slot, step.amount, actor.moment, actor.role)
         yield from self._block(actor, slot, step.phase, step.edge, self.machine.named)
 
     def _signal(self, actor: _Actor, step: t.Step) -> None:
-        self._count(self.named[step.slot], step.amount, actor.moment)
+        self._count(self.named[step.slot], step.amount, actor.moment, actor.role)
 
     def _arrive(self, actor: _Actor, step: t.Step) -> None:
-        self._count(self.slots[step.edge, step.slot], step.amount, (self.env.now, actor.moment, ""))
+        self._count(self.slots[step.edge, step.slot], step.amount, (self.env.now, actor.moment, ""), actor.role)
 
     def _expect(self, actor: _Actor, step: t.Step) -> None:
         slot = self.slots[step.edge, step.slot]
         slot.bytes += step.bytes
-        self._count(slot, step.amount, actor.moment)
+        self._count(slot, step.amount, actor.moment, actor.role)
 
-    def _count(self, slot: _Slot, arrivals: int, moment: Moment) -> None:
+    def _count(self, slot: _Slot, arrivals: int, moment: Moment, by: str) -> None:
         slot.pending -= arrivals
         if slot.pending == 0 and slot.bytes == 0:
             slot.pending = slot.count
             slot.complete.append((self.env.now, moment, "") if moment[0] != self.env.now else moment)
+            slot.by.append(by)
             waiting, slot.waiting = slot.waiting, []
             for event in waiting:
                 event.succeed()
@@ -186,34 +197,40 @@ class _Player:
         begin = max(self.env.now, self.tma_free)
         self.tma_free = begin + busy
         self.found.busy[TMA].append((begin, self.tma_free))
+        latency = self.machine.query_latency if step.edge == QUERIES else self.machine.tma_latency
+        landed = self.tma_free + latency
+        self.found.spans.append(Span(TMA, m.LOAD, begin, self.tma_free, step.edge, actor.role, done=landed))
         parent = actor.moment
 
         def land(_: Any) -> None:
             slot.bytes -= step.amount
-            self._count(slot, 0, (self.env.now, parent, "TMA load"))
+            self._count(slot, 0, (self.env.now, parent, "TMA load"), TMA)
 
-        latency = self.machine.query_latency if step.edge == QUERIES else self.machine.tma_latency
-        self._until(self.tma_free + latency).callbacks.append(land)
+        self._until(landed).callbacks.append(land)
 
     def _store(self, actor: _Actor, step: t.Step) -> None:
         begin = max(self.env.now, self.store_free)
         self.store_free = begin + step.amount / self.machine.tma_bytes
-        actor.stored = (self.store_free + self.machine.store_latency, actor.moment, "TMA store")
+        done = self.store_free + self.machine.store_latency
+        self.found.spans.append(Span(m.TMA_STORE, m.STORE, begin, self.store_free, role=actor.role, done=done))
+        actor.stored = (done, actor.moment, "TMA store")
 
     def _drain(self, actor: _Actor, step: t.Step) -> Steps:
+        start = self.env.now
         yield self._until(actor.stored[0])
         actor.moment = actor.stored
+        self.found.spans.append(Span(actor.role, m.DRAIN, start, self.env.now))
 
     def _read_wait(self, actor: _Actor, step: t.Step) -> Steps:
-        return self._pause(actor, self.machine.tmem_read, "TMEM read")
+        return self._pause(actor, self.machine.tmem_read, m.TMEM_READ)
 
     def _write_wait(self, actor: _Actor, step: t.Step) -> Steps:
-        return self._pause(actor, self.machine.tmem_write, "TMEM write")
+        return self._pause(actor, self.machine.tmem_write, m.TMEM_WRITE)
 
     # -- products ----------------------------------------------------------------------------------------------------
 
     def _product(self, actor: _Actor, step: t.Step) -> Steps:
-        product = _Product(step.amount / self.machine.flops, (self.env.now, actor.moment, ""))
+        product = _Product(step.amount / self.machine.flops, (self.env.now, actor.moment, ""), step.edge)
         actor.queue.append(product)
         actor.latest = product
         if not self.work_to_do.triggered:
@@ -224,7 +241,7 @@ class _Player:
             yield actor.started
         if self.env.now > start:
             actor.moment = (self.env.now, self.running, f"{TENSOR} takes the product")
-            self.found.stalls.append(Stall(actor.role, TENSOR, start, self.env.now))
+            self.found.stalls.append(Stall(actor.role, TENSOR, start, self.env.now, TENSOR, self.env.now))
 
     def _tensor(self) -> Steps:
         """The pipe: products of a warp in order, warps by turns."""
@@ -246,7 +263,8 @@ class _Player:
                 actor.started.succeed()
             yield self.env.timeout(product.cycles)
             self.found.busy[TENSOR].append((start, self.env.now))
-            before = (self.env.now, (start, cause, ""), TENSOR)
+            before, done = (self.env.now, (start, cause, ""), TENSOR), self.env.now + self.machine.fill
+            self.found.spans.append(Span(TENSOR, m.PRODUCT, start, before[0], product.writes, actor.role, done=done))
             self._finish(product, before)
 
     def _finish(self, product: _Product, moment: Moment) -> None:
@@ -262,9 +280,9 @@ class _Player:
     def _commit(self, actor: _Actor, step: t.Step) -> None:
         slot, latest = self.slots[step.edge, step.slot], actor.latest
         if latest is None or latest.is_done:
-            self._count(slot, step.amount, (self.env.now, actor.moment, ""))
+            self._count(slot, step.amount, (self.env.now, actor.moment, ""), TENSOR)
         else:
-            latest.then.append(partial(self._count, slot, step.amount))
+            latest.then.append(partial(self._count, slot, step.amount, by=TENSOR))
 
     def _group(self, actor: _Actor, step: t.Step) -> None:
         actor.groups.append(actor.latest)
@@ -282,7 +300,7 @@ class _Player:
         product.then.append(go_on)
         yield event
         actor.moment = product.done
-        self.found.stalls.append(Stall(actor.role, "own products", start, self.env.now))
+        self.found.stalls.append(Stall(actor.role, "own products", start, self.env.now, TENSOR, product.done[0]))
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
