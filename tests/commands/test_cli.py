@@ -87,7 +87,6 @@ def test_version(tirx_attn):
         (["mutants", "--arch", "sm_90a", "--simulate", "all"], "--simulate all: allowed for sm_90a is none"),
         (["variants", "--mask", "band"], "--mask 'band': allowed values are none, causal"),
         (["variants", "--variant", "pv"], "--variant 'pv': allowed values are statistics-pairwise, statistics-coll"),
-        (["variants", "--no-simulate", "-o", "x.json"], "--output x.json with --no-simulate: allowed is one of them"),
         (["variants", "--output", "missing/x.json"], "--output missing/x.json: allowed are files in a folder that exi"),
         (["variants", "--output", __file__], f"--output {__file__}: allowed is a file that this command wrote"),
         (["mutants", "--simulate", "some"], "--simulate some: allowed for sm_100a is unsettled, all, none"),

@@ -38,7 +38,7 @@ VariantOption = Annotated[
     list[str] | None, typer.Option("--variant", metavar="NAME", help="This variant only. Repeatable. Without it, all.")
 ]
 SimulateOption = Annotated[
-    bool, typer.Option("--simulate/--no-simulate", help="Prove numbers and synchronisation on the simulator as well.")
+    bool, typer.Option("--simulate/--no-simulate", help="Prove on the simulator what no FILE says yet.")
 ]
 RecordOption = Annotated[
     Path | None,
@@ -149,7 +149,7 @@ def variants(
     kept = _record(record, simulate)
     wanted = [(each, name) for each in chosen for name in ([mask] if mask else MASKS)]
     reporter = output.Reporter(total=len(wanted))
-    bench = _Bench(kept if simulate else None, limit)
+    bench = _Bench(kept, limit if simulate else None)
     rows: list[Row] = []
     try:
         for each, name in wanted:
@@ -168,8 +168,6 @@ def _record(path: Path | None, simulate: bool) -> Record:
     from tirx_attn.verify import SimulatorUnavailable, require_simulator
     from tirx_attn.verify.variants import Record
 
-    if path is not None and not simulate:
-        raise ArgumentError(f"--output {path} with --no-simulate: allowed is one of them")
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         raise ArgumentError(f"--output {path}: allowed are files in a folder that exists")
     try:
@@ -185,9 +183,9 @@ def _record(path: Path | None, simulate: bool) -> Record:
 
 
 class _Bench:
-    """Makes rows. What two of them share is made once."""
+    """Makes rows. What two of them share is made once. Without a time limit no kernel is simulated that is not yet."""
 
-    def __init__(self, record: Record | None, time_limit: float):
+    def __init__(self, record: Record, time_limit: float | None):
         self._record, self._limit = record, time_limit
         self._measured: dict[tuple[Schedule, bool], dict[str, Any]] = {}
         self._proved: dict[tuple[Schedule, bool], dict[str, Any]] = {}
@@ -224,14 +222,14 @@ class _Bench:
         structure = proof.check_structure(func)
         faults = tuple(f"structure: {each['message'].splitlines()[0]}" for each in structure.findings)
         verdict = CLEAN if structure.status == proof.PASSED else structure.figures.get("verdict", proof.FAILED)
-        if self._record is None or verdict != CLEAN:
-            skipped = dict.fromkeys(CHECKS[1:], NOT_RUN)
-            return {"structure": verdict, **skipped, "error": None, "findings": faults}
         key = kernel_key(func)
-        found: Proof | None = self._record.find(key)
-        if found is None:
+        found: Proof | None = self._record.find(key) if verdict == CLEAN else None
+        if found is None and verdict == CLEAN and self._limit is not None:
             found = prove(func, is_causal, time_limit=self._limit, notes=note, key=key)
             self._record.add(found)
+        if found is None:
+            skipped = dict.fromkeys(CHECKS[1:], NOT_RUN)
+            return {"structure": verdict, **skipped, "error": None, "findings": faults}
         names = (*CHECKS[1:], "error", "findings")
         return {"structure": verdict, **{name: getattr(found, name) for name in names}}
 
