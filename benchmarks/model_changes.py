@@ -18,7 +18,7 @@ from tirx_attn.targets import B300, H200
 
 FAST_MUFU = blackwell(
     "sm_103a, no emulation, the maximum before the exponentials",
-    scores=338, first=591, last=747, loop=753, mufu=129, mufu_span=(177, 736),
+    scores=338, parts=(591, 747), loop=753, mufu=129, mufu_span=(177, 736),
     instructions=421, masked_extra=434, masked_mufu=129, correction=45, mma=130, load=102, epilogue=700,
 )  # fmt: skip
 

@@ -33,7 +33,7 @@ EPILOGUE_STALLS = 700.0
 def _figures(source: str, scores: int, first: int, last: int, loop: int, mufu: int, span: int, instructions: int,
              correction: float, mma: float, load: float, masked_mufu: int = 129) -> CodeFigures:  # fmt: skip
     return blackwell(
-        source, scores=scores, first=first, last=last, loop=loop, mufu=mufu, mufu_span=(scores, scores + span),
+        source, scores=scores, parts=(first, last), loop=loop, mufu=mufu, mufu_span=(scores, scores + span),
         instructions=instructions, masked_extra=MASKED_STALLS, masked_mufu=masked_mufu, correction=correction, mma=mma,
         load=load, epilogue=EPILOGUE_STALLS,
     )  # fmt: skip

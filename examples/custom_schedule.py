@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tirx_attn import AttentionConfig
+from tirx_attn import AttentionConfig, variant
 from tirx_attn.barriers.check import check
 from tirx_attn.runtime import build
 from tirx_attn.schedule import tuned_schedule
@@ -14,6 +14,7 @@ schedules = {
     "tuned": tuned,
     "staggered": replace(tuned, stagger=True),
     "collective statistics": replace(tuned, statistics="collective"),
+    "statistics in TMEM": variant("statistics-tmem").schedule(config),  # one of tirx_attn.VARIANTS
 }
 
 for name, schedule in schedules.items():

@@ -116,6 +116,43 @@ KNOBS = (
         epilogue_owner="correction",
         kv_stages=2,
     ),
+    _by_head(
+        _proved(
+            "full_variants",
+            (1, 256, 384, 2, 2, 128),
+            persistent_ctas=1,
+            statistics="tmem",
+            pv_split=(32, 32, 32, 32),
+            kv_stages=4,
+            o_stages=1,
+            rescale="always",
+            mma_order="by_product",
+        )
+    ),
+    _by_head(
+        _proved(
+            "causal_variants",
+            (1, 256, 384, 2, 2, 128),
+            True,
+            statistics="tmem",
+            pv_split=(32, 32, 32, 32),
+            kv_stages=4,
+            o_stages=1,
+            rescale="always",
+            mma_order="by_product",
+        )
+    ),
+    _by_head(
+        _proved(
+            "full_d64_variants",
+            (1, 256, 384, 2, 2, 64),
+            persistent_ctas=1,
+            statistics="tmem",
+            pv_split=(32, 64, 32),
+            o_stages=1,
+            epilogue_owner="softmax",
+        )
+    ),
 )
 """Every protocol knob at the value that is not the default; without a mask, the epilogue's owner has a case above."""
 

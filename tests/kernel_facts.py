@@ -66,14 +66,20 @@ def planned_tmem(plan: Plan) -> dict[tuple[str, int, str], Spans]:
     uses: dict[tuple[str, int, str], Spans] = {
         ("mma", 3, "mma D"): {(region.start, region.size) for region in (*s, *o)},
         ("mma", 3, "mma A"): pieces(p, MMA_K_COLUMNS),
-        ("correction", 2, "ld"): pieces(o, UNIT),
+        ("correction", 2, "ld"): pieces(o, UNIT) | statistics(plan, (0, 1)),
         ("correction", 2, "st"): pieces(o, UNIT),
     }
     for stage in (0, 1):
         reads = (s[stage], o[stage]) if plan.epilogue.name == "softmax" else (s[stage],)
         uses["softmax", stage, "ld"] = pieces(reads, UNIT)
-        uses["softmax", stage, "st"] = pieces((p[stage],), UNIT)
+        uses["softmax", stage, "st"] = pieces((p[stage],), UNIT) | statistics(plan, (stage,))
     return uses
+
+
+def statistics(plan: Plan, stages: tuple[int, ...]) -> Spans:
+    """Where acc_scale and row_sum of some stages lie, in tensor memory."""
+    regions = [region[stage] for region in (plan.tmem.acc_scale, plan.tmem.row_sum) if region for stage in stages]
+    return {(region.start, region.size) for region in regions}
 
 
 def pieces(regions: tuple[Region, ...], columns: int) -> Spans:
@@ -158,6 +164,6 @@ def written_tmem(kernel: Kernel, plan: Plan) -> dict[tuple[str, int, str], Spans
             for values in call.cases():
                 warp = values["warp_id_in_cta"]
                 spans = found.setdefault((role_of(plan, warp), warp // 4, access), set())
-                start, size = evaluate(first, values), columns if access.startswith("mma") else UNIT
+                start, size = evaluate(first, values), columns if access.startswith("mma") else min(columns, UNIT)
                 spans.update((column, size) for column in range(start, start + columns, size))
     return found

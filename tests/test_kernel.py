@@ -59,6 +59,20 @@ PLANS = {
             emulated_pairs=(4, 4, 4, 4),
         ),
     ),
+    "full_variants": make_plan(
+        FULL,
+        Schedule(
+            statistics="tmem",
+            pv_split=(32, 32, 32, 32),
+            kv_stages=4,
+            o_stages=1,
+            rescale="always",
+            mma_order="by_product",
+        ),
+    ),
+    "causal_variants": make_plan(
+        CAUSAL, Schedule(statistics="tmem", pv_split=(32, 64, 32), o_stages=1, epilogue_owner="softmax")
+    ),
 }
 
 TENSORS = {"Q": "q_load.full", "K": "kv_load.full", "V": "kv_load.full"}
@@ -185,8 +199,8 @@ def test_p_is_handed_over_in_the_planned_parts(name):
         elif "[%0], [%1]," in call.ptx:
             parts[-1] = (parts[-1][0], parts[-1][1] + 16)
     pv = [part for part in parts if part[1]]
-    split = plan.schedule.pv_split
-    assert pv == [("p_o_rescale", split[0]), ("p_ready_2", split[1])] * 3  # the loop, and the two last tiles
+    edges = ("p_o_rescale", "p_ready_2", "p_ready_3", "p_ready_4")
+    assert pv == list(zip(edges, plan.schedule.pv_split, strict=False)) * 3  # the loop, and the two last tiles
 
 
 def test_every_role_walks_the_same_blocks(name):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tirx_attn.config import AttentionConfig
 from tirx_attn.hopper.schedule import HopperSchedule
 from tirx_attn.schedule import Schedule
+from tirx_attn.schedule.variants import VARIANTS, variant
 
 if TYPE_CHECKING:
     from tirx_attn.family import get_kernel
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tirx_attn.runtime.torch_op import flash_attention, preload
 
 __all__ = [
+    "VARIANTS",
     "AttentionConfig",
     "HopperSchedule",
     "Schedule",
@@ -28,6 +30,7 @@ __all__ = [
     "load",
     "merge_states",
     "preload",
+    "variant",
 ]
 
 _LAZY = {

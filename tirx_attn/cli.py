@@ -20,6 +20,7 @@ from tirx_attn.commands.model import model
 from tirx_attn.commands.mutants import mutants
 from tirx_attn.commands.plan import plan
 from tirx_attn.commands.tune import tune
+from tirx_attn.commands.variants import variants
 
 HELP = """Attention forward kernels for NVIDIA Blackwell and Hopper, generated with TIRx.
 
@@ -49,6 +50,8 @@ EXAMPLES = """Examples:
 
 `tirx-attn tune --shape 1,4096,4096,32,8,128 --knob kv_stages`
 
+`tirx-attn variants --variant statistics-tmem --no-simulate`
+
 `tirx-attn mutants --simulate none`
 
 `tirx-attn cache`
@@ -63,7 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for function in (demo, build, export, check, plan, code, model, explore, tune, mutants, cache):
+for function in (demo, build, export, check, plan, code, model, explore, tune, variants, mutants, cache):
     app.command()(function)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from tvm.script import tirx as T
@@ -165,3 +166,23 @@ def test_the_kernels_own_table_takes_words_in_order(statistics):
     counts = [e.count for e in table.edges if e.kind is not Kind.NAMED for _ in range(e.stages)]
     assert [evaluate(call.arguments[1], {}) for call in inits] == counts
     assert [word(call.arguments[0]) for call in inits] == list(range(table.mbarriers))
+
+
+@pytest.mark.parametrize(
+    ("name", "phases"), [("done", {(1, 0): 1, (1, 1): 1, (0, 1): 0}), ("turn", {(1, 0): 1, (1, 1): 0, (0, 1): 1})]
+)
+def test_one_cursor_serves_both_stages(name, phases):
+    """Where stages start with different parities, that of stage 1 is the other one throughout."""
+    barriers = object.__new__(Barriers)
+    barriers.table = TABLE
+    for (phase, stage), expected in phases.items():
+        assert barriers.phase(name, SimpleNamespace(phase=phase), stage) == expected
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_parts_of_p_are_found_by_number(parts):
+    barriers = object.__new__(Barriers)
+    names = ["p_o_rescale", "p_ready_2", "p_ready_3", "p_ready_4"][:parts]
+    for name in names:
+        setattr(barriers, name, name)
+    assert [barriers.part_of_p(part) for part in range(parts)] == names

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cases import CASES
 from tirx_attn import AttentionConfig, Schedule
-from tirx_attn.barriers.protocol import Edge, Kind, Producer, Protocol, protocol
+from tirx_attn.barriers.protocol import Edge, Kind, Producer, Protocol, part_edge, protocol
 from tirx_attn.schedule import Plan, make_plan
 from tirx_attn.schedule.parts import Role
 from tirx_attn.targets import B200
@@ -129,10 +129,62 @@ def test_staggering_adds_one_edge_and_lets_stage_0_go_first():
         ({"stagger": True}, 28, 8),
         ({"statistics": "collective"}, 26, 2),
         ({"epilogue_owner": "softmax"}, 22, 8),
+        ({"statistics": "tmem"}, 26, 8),
+        ({"pv_split": (128,)}, 24, 8),
+        ({"pv_split": (32, 32, 32, 32)}, 30, 8),
+        ({"kv_stages": 4, "o_stages": 1}, 28, 8),
+        ({"rescale": "always", "mma_order": "by_product"}, 26, 8),
     ],
 )
 def test_barriers_in_all(changes, mbarriers, named):
     assert (table(**changes).mbarriers, table(**changes).named_barriers) == (mbarriers, named)
+
+
+def changed(**changes) -> dict[str, Edge]:
+    """Rows that knobs change or add, by name."""
+    return {edge.name: edge for edge in table(**changes).edges if edge not in table().edges}
+
+
+@pytest.mark.parametrize(
+    ("split", "names"),
+    [
+        ((128,), []),
+        ((64, 64), ["p_ready_2"]),
+        ((32, 64, 32), ["p_ready_2", "p_ready_3"]),
+        ((32, 32, 32, 32), ["p_ready_2", "p_ready_3", "p_ready_4"]),
+    ],
+)
+def test_each_part_of_p_has_an_edge(split, names):
+    edges = table(pv_split=split)
+    found = [edge for edge in edges.edges if edge.name.startswith("p_")]
+    assert [edge.name for edge in found] == ["p_o_rescale", *names] == [part_edge(i) for i in range(len(split))]
+    for edge in found[1:]:
+        assert (edge.count, edge.stages, edge.consumers, edge.free_stages) == (128, 2, ("mma",), ())
+        assert {p.role for p in edge.producers} == {"softmax"}
+    assert [edge.protects for edge in found[2:-1]] == ["part 3 of P is in TMEM"] * (len(split) - 3)
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_one_staging_tile_is_used_by_turns(owner):
+    two, one = (table(o_stages=n, epilogue_owner=owner) for n in (2, 1))
+    (edge,) = (edge for edge in one.edges if edge not in two.edges)
+    assert (edge.name, edge.stages, edge.count, edge.consumers) == ("o_staged.empty", 2, 32, (owner,))
+    assert [edge.first_wait_parity(stage) for stage in (0, 1)] == [1, 0]
+    assert [two["o_staged.empty"].first_wait_parity(stage) for stage in (0, 1)] == [1, 1]
+
+
+def test_the_mma_role_waits_for_the_row_sum_that_its_scores_overwrite():
+    rows = changed(statistics="tmem")
+    assert set(rows) == {"stats.full", "row_sum.full", "row_sum.empty"}
+    assert (rows["stats.full"].stages, rows["stats.full"].count) == (8, 64)  # as pairwise
+    assert (rows["row_sum.empty"].consumers, rows["row_sum.empty"].free_stages) == (("mma",), (0, 1))
+    assert all("TMEM" in rows[name].protects for name in ("stats.full", "row_sum.full"))
+    assert "row_sum.empty" not in table(statistics="tmem", epilogue_owner="softmax")
+
+
+@pytest.mark.parametrize("changes", [{"rescale": "always"}, {"mma_order": "by_product"}])
+def test_some_knobs_change_no_edge(changes):
+    assert changed(**changes) == {}
 
 
 @pytest.mark.parametrize("plan", TABLES)

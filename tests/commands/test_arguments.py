@@ -63,6 +63,9 @@ def test_shapes_that_cannot_be_read(text, message):
         ("stagger=False", "stagger", False),
         ("statistics=collective", "statistics", "collective"),
         ("kv_stages=2", "kv_stages", 2),
+        ("pv_split=32,32,32,32", "pv_split", (32, 32, 32, 32)),
+        ("o_stages=1", "o_stages", 1),
+        ("mma_order=by_product", "mma_order", "by_product"),
         ("rescale_threshold=4", "rescale_threshold", 4.0),
         ("persistent_ctas=none", "persistent_ctas", None),
         ("persistent_ctas=2", "persistent_ctas", 2),
@@ -117,7 +120,7 @@ def test_knobs_that_cannot_be_read(items, message):
         ("9999,999999999,1,1,1,128", True, "sm_100a", [], "--shape 9999,999999999,1,1,1,128: B=9999"),
         (SHAPE, False, "sm_100a", ["pv_split=80,48"], "--schedule: pv_split=(80, 48): allowed values are"),
         (SHAPE, False, "sm_100a", ["statistics=both"], "statistics='both': allowed values are 'pairwise'"),
-        (SHAPE, False, "sm_100a", ["kv_stages=9"], "kv_stages=9: needs 429056 bytes of shared memory"),
+        (SHAPE, False, "sm_100a", ["kv_stages=9"], "kv_stages=9, o_stages=2: need 429056 bytes of shared memory"),
         (SHAPE, False, "sm_100a", ["softmax_registers=256"], "softmax_registers=256"),
     ],
 )

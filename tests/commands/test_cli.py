@@ -16,6 +16,10 @@ from tirx_attn.runtime.errors import CompileError
 ROOT = Path(__file__).parents[2]
 SHAPE = "1,256,256,2,1,128"
 
+COMMANDS = [
+    "demo", "build", "export", "check", "plan", "code", "model", "explore", "tune", "variants", "mutants", "cache",
+]  # fmt: skip
+
 
 def process(*arguments: str, **options):
     """The command in a process of its own."""
@@ -27,7 +31,7 @@ def test_help_has_a_line_for_each_command_and_examples(tirx_attn):
     result = tirx_attn("--help")
     assert result.exit_code == 0
     lines = [line.strip(" │\n") for line in result.stdout.splitlines()]
-    for name in ("demo", "build", "export", "check", "plan", "code", "model", "explore", "tune", "mutants", "cache"):
+    for name in COMMANDS:
         described = [line for line in lines if line.split()[:1] == [name]]
         assert len(described) == 1
         assert described[0].endswith(".")
@@ -36,7 +40,7 @@ def test_help_has_a_line_for_each_command_and_examples(tirx_attn):
 
 def test_every_command_has_help_with_an_example_and_json(tirx_attn):
     names = [command.callback.__name__ for command in app.registered_commands]
-    assert names == ["demo", "build", "export", "check", "plan", "code", "model", "explore", "tune", "mutants", "cache"]
+    assert names == COMMANDS
     for name in names:
         result = tirx_attn(name, "--help")
         assert result.exit_code == 0
@@ -85,6 +89,10 @@ def test_version(tirx_attn):
         (["build", "--shape", SHAPE, "--scale", "auto", "-o", "x"], "--scale 'auto': allowed values are numbers from"),
         (["build", "--shape", SHAPE, "--emit", "ptx", "-o", "x"], "--emit 'ptx': 'ptx': allowed values are cubin"),
         (["mutants", "--arch", "sm_90a", "--simulate", "all"], "--simulate all: allowed for sm_90a is none"),
+        (["variants", "--mask", "band"], "--mask 'band': allowed values are none, causal"),
+        (["variants", "--variant", "pv"], "--variant 'pv': allowed values are statistics-pairwise, statistics-coll"),
+        (["variants", "--output", "missing/x.json"], "--output missing/x.json: allowed are files in a folder that exi"),
+        (["variants", "--output", __file__], f"--output {__file__}: allowed is a file that this command wrote"),
         (["mutants", "--simulate", "some"], "--simulate some: allowed for sm_100a is unsettled, all, none"),
         (["build", "--shape", SHAPE, "-o", f"{__file__}/x"], "is not a folder, allowed are folders"),
     ],

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tvm.error import DiagnosticError
 
-from tirx_attn import AttentionConfig
+from tirx_attn import AttentionConfig, Schedule
 from tirx_attn.kernel import build_kernel
-from tirx_attn.roles import storage
+from tirx_attn.roles import mailbox, storage
 from tirx_attn.roles.context import Context
 from tirx_attn.schedule import Plan, make_plan
 
@@ -55,6 +55,21 @@ def test_p_starts_in_the_upper_half_of_its_s():
     plan = make_plan(AttentionConfig(1, 256, 256, 1, 1, 128))
     assert [context(plan).p_column(stage) for stage in (0, 1)] == [2 * 64, 2 * 192]
     assert [context(plan).p_column(stage) for stage in (0, 1)] == [2 * region.start for region in plan.tmem.p]
+
+
+@pytest.mark.parametrize(("o_stages", "tiles", "freed"), [(2, [0, 1], [0, 1]), (1, [0, 0], [1, 0])])
+def test_a_stage_has_a_staging_tile_or_a_turn_at_the_one(o_stages, tiles, freed):
+    ctx = context(make_plan(AttentionConfig(1, 256, 256, 1, 1, 128), Schedule(o_stages=o_stages)))
+    assert [ctx.staging_tile(stage) for stage in (0, 1)] == tiles
+    assert [ctx.freed_stage(stage) for stage in (0, 1)] == freed
+
+
+@pytest.mark.parametrize("place", ["acc_scale", "row_sum"])
+def test_columns_of_a_statistic_are_the_planned_ones(place):
+    plan = make_plan(AttentionConfig(1, 256, 256, 1, 1, 128), Schedule(statistics="tmem"))
+    columns = [mailbox.tmem_column(context(plan), place, stage) for stage in (0, 1)]
+    assert columns == [region.start for region in getattr(plan.tmem, place)]
+    assert columns == {"acc_scale": [0, 128], "row_sum": [32, 160]}[place]
 
 
 def test_barriers_that_do_not_fit_are_refused():

@@ -109,8 +109,10 @@ def test_shared_memory_regions_are_disjoint_and_aligned(plan):
         assert tiles.size % plan.tile_bytes == 0
     assert plan.tile_bytes == 128 * plan.config.D * 2
     assert plan.smem.kv.size == plan.schedule.kv_stages * plan.tile_bytes
-    assert plan.smem.acc_scale.size == 2 * 128 * 4
-    assert plan.smem.row_sum.size == (2 * 128 * 4 if plan.schedule.epilogue_owner == "correction" else 0)
+    statistic = 0 if plan.schedule.statistics == "tmem" else 2 * 128 * 4
+    assert plan.smem.o.size == plan.schedule.o_stages * plan.tile_bytes
+    assert plan.smem.acc_scale.size == statistic
+    assert plan.smem.row_sum.size == (statistic if plan.schedule.epilogue_owner == "correction" else 0)
     assert plan.smem.size <= 227 * 1024
 
 
@@ -183,17 +185,34 @@ def test_a_causal_grid_is_not_persistent():
 
 def test_one_slot_too_many_is_refused():
     with pytest.raises(
-        ValueError, match=r"kv_stages=4: needs 265216 bytes of shared memory, allowed are 232448 on B200"
+        ValueError, match=r"kv_stages=4, o_stages=2: need 265216 bytes of shared memory, allowed are 232448 on B200"
     ):
         make_plan(FULL, Schedule(kv_stages=4))
 
 
 def test_the_deepest_rings_that_fit():
-    for d, stages in ((64, 10), (128, 3)):
+    for d, stages, o_stages in ((64, 10, 2), (64, 11, 1), (128, 3, 2), (128, 4, 1)):
         config = replace(FULL, D=d)
-        assert make_plan(config, Schedule(kv_stages=stages)).smem.size == 232448
-        with pytest.raises(ValueError, match=rf"kv_stages={stages + 1}: needs .* bytes of shared memory"):
-            make_plan(config, Schedule(kv_stages=stages + 1))
+        assert make_plan(config, Schedule(kv_stages=stages, o_stages=o_stages)).smem.size == 232448
+        message = rf"kv_stages={stages + 1}, o_stages={o_stages}: need .* bytes of shared memory"
+        with pytest.raises(ValueError, match=message):
+            make_plan(config, Schedule(kv_stages=stages + 1, o_stages=o_stages))
+
+
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("owner", ["correction", "softmax"])
+def test_statistics_in_tensor_memory_lie_in_the_lower_half_of_their_s(owner, d):
+    plan = make_plan(replace(FULL, D=d), Schedule(statistics="tmem", epilogue_owner=owner))
+    assert (plan.smem.acc_scale.size, plan.smem.row_sum.size) == (0, 0)
+    places = (plan.tmem.acc_scale, plan.tmem.row_sum) if owner == "correction" else (plan.tmem.acc_scale,)
+    assert len(plan.tmem.row_sum) == (2 if owner == "correction" else 0)
+    for stage, s in enumerate(plan.tmem.s):
+        found = [(regions[stage].start, regions[stage].end) for regions in places]
+        assert all(s.start <= start < end <= s.start + 64 for start, end in found)
+        # No 16 columns hold both: what is compared for races is as wide as that.
+        assert len({start // 16 for start, _ in found}) == len(found)
+        assert all(end <= region.start or region.end <= start for start, end in found for region in plan.tmem.p)
+    assert make_plan(FULL).tmem.acc_scale == ()
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
@@ -254,7 +273,11 @@ def test_a_plan_survives_json(plan):
     assert data["launch"]["grid"] == plan.grid
     assert data["launch"]["tasks"] == plan.tasks
     assert data["smem"]["bytes"] == plan.smem.size
-    assert [region["name"] for region in data["tmem"]["regions"]] == ["s0", "s1", "p0", "p1", "o0", "o1"]
+    names = ["s0", "s1", "p0", "p1", "o0", "o1"]
+    if plan.schedule.statistics == "tmem":
+        names += ["acc_scale0", "acc_scale1"]
+        names += ["row_sum0", "row_sum1"] if plan.schedule.epilogue_owner == "correction" else []
+    assert [region["name"] for region in data["tmem"]["regions"]] == names
 
 
 def test_equal_arguments_make_equal_plans():

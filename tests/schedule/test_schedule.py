@@ -28,11 +28,14 @@ def refused(error: type[Exception], **changes) -> str:
     [
         (
             "pv_split",
-            [(128, 0), (0, 128), (100, 28), (64, 32), (-32, 160), (48, 80), (32, 32, 64), (128,)],
-            "two positive multiples of 32, in sum 128",
+            [(128, 0), (0, 128), (100, 28), (64, 32), (-32, 160), (48, 80), (32, 32, 32), (32,) * 5, (64,), ()],
+            "positive multiples of 32, in sum 128",
         ),
         ("epilogue_owner", ["mma", "", None, "Correction", 1], "'correction' and 'softmax'"),
-        ("statistics", ["none", "", None, True], "'pairwise' and 'collective'"),
+        ("statistics", ["none", "", None, True], "'pairwise', 'collective' and 'tmem'"),
+        ("mma_order", ["by_stage", "", None, True], "'by_tile' and 'by_product'"),
+        ("rescale", ["never", "", None, 1], "'voted' and 'always'"),
+        ("o_stages", [0, 3, -1], "1 and 2"),
         ("emulated_pairs", [(2, 2, 2), (17, 0, 0, 0), (-1, 0, 0, 0), (2,) * 5, ()], "4 integers from 0 to 16"),
         ("kv_stages", [1, 0, -3], "integers from 2 (one K and one V tile)"),
         ("rescale_threshold", [-0.5, 8.5, float("inf"), float("nan")], "numbers from 0 to 8 (weights stay below 2**8)"),
@@ -58,6 +61,7 @@ def test_a_value_out_of_range_names_argument_value_and_allowed(name, values, all
         ("rescale_threshold", ["8", None, True], "numbers from 0 to 8"),
         ("kv_stages", [3.0, "3", None, True], "integers"),
         ("rescale_columns", [16.0, True], "integers"),
+        ("o_stages", [1.0, "2", None, True], "integers"),
         ("softmax_registers", [200.0, "200", True, None], "integers"),
         ("l2_budget", [1e6, None], "integers"),
         ("persistent_ctas", [2.0, "2", True], "integers"),
@@ -70,7 +74,7 @@ def test_a_value_of_the_wrong_type_names_argument_value_and_allowed(name, values
         assert message.endswith(f"allowed values are {allowed}")
 
 
-@pytest.mark.parametrize("split", [(32, 96), (64, 64), (96, 32)])
+@pytest.mark.parametrize("split", [(32, 96), (64, 64), (96, 32), (32, 64, 32), (32, 32, 32, 32), (128,)])
 def test_every_split_into_pieces_is_allowed(split):
     assert Schedule(pv_split=split).pv_split == split
 

@@ -98,7 +98,7 @@ def measure(body: Body, *, head_size: int, elements_per_tile: int) -> RoleLoop:
         # Other values may be rounded in a loop nest, such as the output: as many whole tiles as there are exponentials.
         elements = max(1, (exp2 + emulated) // elements_per_tile) * elements_per_tile
     tiles = {
-        roles.CORRECTION: columns["LDTM"] / head_size,
+        roles.CORRECTION: columns["STTM"] / head_size,  # acc_scale may be loaded from TMEM too
         roles.MMA: counts.get(kinds.MMA, 0) * MMA_DEPTH / (head_size + TILE_KEYS),
     }.get(body.role, elements / elements_per_tile if has_rows else 1.0)
     return RoleLoop(

@@ -10,7 +10,7 @@ from tvm.script import tirx as T
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.lang.pipeline import MBarrier, PipelineState, TCGen05Bar, TMABar
 
-from tirx_attn.barriers.protocol import Edge, Kind, Protocol
+from tirx_attn.barriers.protocol import Edge, Kind, Protocol, part_edge
 from tirx_attn.schedule.plan import Q_STAGES
 
 _OBJECTS = {Kind.TMA: TMABar, Kind.COMMIT: TCGen05Bar, Kind.THREADS: MBarrier}
@@ -69,8 +69,19 @@ class Barriers:
         parities = {edge.first_wait_parity(slot) for slot in range(edge.stages)}
         if len(parities) == 1:
             return PipelineState(depth, parities.pop())
+        if isinstance(stage, int):
+            return PipelineState(depth, edge.first_wait_parity(stage))
         (free,) = edge.free_stages
         return PipelineState(depth, T.if_then_else(stage == free, 1, 0))
+
+    def phase(self, name: str, cursor: PipelineState, stage):
+        """Phase of a role's next wait for a stage, where one cursor, that of stage 0, serves both query stages."""
+        first, second = (self.table[name].first_wait_parity(slot) for slot in range(Q_STAGES))
+        return cursor.phase if first == second else cursor.phase ^ stage
+
+    def part_of_p(self, part: int):
+        """The barrier on which a part of P is handed over."""
+        return getattr(self, attribute(part_edge(part)))
 
     def give_credit(self, role: str, stage):
         """The arrivals on mbarriers that a role owes before its first task, for one stage."""

@@ -40,6 +40,9 @@ arrivals on mbarriers, and half to the bytes of a query tile. [hopper.md](hopper
 _VARIANTS: dict[str, dict[str, Any]] = {
     'statistics="collective"': {"statistics": "collective"},
     "stagger=True": {"stagger": True},
+    'statistics="tmem"': {"statistics": "tmem"},
+    "pv_split=(32, 32, 32, 32)": {"pv_split": (32, 32, 32, 32)},
+    "o_stages=1": {"o_stages": 1},
     "kv_stages=2": {"kv_stages": 2},
 }
 """Knobs that change rows, by the text that sets them."""

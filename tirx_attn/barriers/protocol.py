@@ -142,14 +142,7 @@ def protocol(plan: Plan) -> Protocol:
             f"count comes from the {owner.name} group: it has read the last task's O",
             credit=owner.name,
         ),
-        Edge(
-            "p_ready_2",
-            Kind.THREADS,
-            Q_STAGES,
-            (_threads(warps.softmax, "rest of P stored"),),
-            ("mma",),
-            "rest of P is in TMEM",
-        ),
+        *_parts_of_p(plan),
         Edge(
             "o_ready",
             Kind.COMMIT,
@@ -167,17 +160,9 @@ def protocol(plan: Plan) -> Protocol:
             ("store",),
             "O tile is in staging memory",
         ),
-        Edge(
-            "o_staged.empty",
-            Kind.THREADS,
-            Q_STAGES,
-            (_threads(warps.store, "TMA store has read the tile"),),
-            (owner.name,),
-            "staging memory may be written again",
-            free_stages=tuple(range(Q_STAGES)),
-        ),
+        _staging_free(plan),
     ]
-    if owner is warps.correction:
+    if plan.sends_row_sum:
         edges += _row_sum(plan)
     if plan.schedule.stagger:
         edges.append(
@@ -214,8 +199,35 @@ def _release(name: str, stages: int, protects: str) -> Edge:
     return Edge(name, Kind.COMMIT, stages, (producer,), ("load",), protects, free_stages=tuple(range(stages)))
 
 
+def part_edge(part: int) -> str:
+    """Name of the edge on which a part of P is handed over; parts count from 0."""
+    return "p_o_rescale" if part == 0 else f"p_ready_{part + 1}"
+
+
+def _parts_of_p(plan: Plan) -> list[Edge]:
+    """The edges of all parts of P but for the first one, which O has to wait for as well."""
+    last = len(plan.schedule.pv_split) - 1
+    made = []
+    for part in range(1, last + 1):
+        what = "rest of P" if part == last else f"part {part + 1} of P"
+        producer = _threads(plan.warps.softmax, f"{what} stored")
+        made.append(Edge(part_edge(part), Kind.THREADS, Q_STAGES, (producer,), ("mma",), f"{what} is in TMEM"))
+    return made
+
+
+def _staging_free(plan: Plan) -> Edge:
+    signal, protects = "TMA store has read the tile", "staging memory may be written again"
+    free = tuple(range(Q_STAGES))
+    if plan.schedule.o_stages < Q_STAGES:
+        # One slot for both stages would alias: a stage misses the phases of the other one.
+        signal, protects = "TMA store has read O of the other stage", "this stage may write the one staging tile"
+        free = (0,)
+    producers = (_threads(plan.warps.store, signal),)
+    return Edge("o_staged.empty", Kind.THREADS, Q_STAGES, producers, (plan.epilogue.name,), protects, free_stages=free)
+
+
 def _statistics(plan: Plan) -> Edge:
-    pairwise = plan.schedule.statistics == "pairwise"
+    pairwise = plan.schedule.statistics != "collective"
     group = plan.warps.softmax.threads
     per_barrier = WARP_THREADS if pairwise else group
     return Edge(
@@ -224,13 +236,18 @@ def _statistics(plan: Plan) -> Edge:
         Q_STAGES * group // per_barrier,
         (Producer("softmax", per_barrier, "acc_scale written"),),
         ("correction",),
-        "acc_scale of the block is in shared memory. It may be written again after s_ready of the next block: the PV "
+        f"acc_scale of the block is in {_place(plan)}. It may be written again after s_ready of the next block: the PV "
         "ahead of that QKᵀ waited for the reader on p_o_rescale",
     )
 
 
+def _place(plan: Plan) -> str:
+    """Where acc_scale and row_sum lie."""
+    return "TMEM, over S" if plan.schedule.statistics_in_tmem else "shared memory"
+
+
 def _row_sum(plan: Plan) -> list[Edge]:
-    warps = plan.warps
+    warps, in_tmem = plan.warps, plan.schedule.statistics_in_tmem
     return [
         Edge(
             "row_sum.full",
@@ -238,15 +255,15 @@ def _row_sum(plan: Plan) -> list[Edge]:
             Q_STAGES,
             (_threads(warps.softmax, "row_sum of the task written"),),
             ("correction",),
-            "row_sum of the task is in shared memory",
+            f"row_sum of the task is in {_place(plan)}",
         ),
         Edge(
             "row_sum.empty",
             Kind.THREADS,
             Q_STAGES,
             (_threads(warps.correction, "row_sum read"),),
-            ("softmax",),
-            "row_sum may be written again",
+            ("mma",) if in_tmem else ("softmax",),
+            "S of the next task may overwrite row_sum" if in_tmem else "row_sum may be written again",
             free_stages=tuple(range(Q_STAGES)),
         ),
     ]

@@ -89,7 +89,7 @@ def build_for_model(plan: Any, arch: str) -> tuple[Any, CodeFigures]:
 
     kernel = Tasks(plan).open_plan()
     made = build(kernel.config, schedule=kernel.schedule, arch=arch)
-    return made.func, figures_of(made.cubin, plan.config.D)
+    return made.func, figures_of(made.cubin, plan.config.D, takes_turns=getattr(plan.schedule, "stagger", False))
 
 
 def predict_plan(plan: Any, figures: CodeFigures, func: Any) -> tuple[Prediction, Constants]:

@@ -155,6 +155,8 @@ def _smem(problem: Problem) -> Table:
 def _tmem(tmem: TmemPlan) -> Table:
     made = _regions(f"Tensor memory, {tmem.columns} columns of 128 lanes x 32 bit", "columns", tmem.regions)
     made.caption = "P aliases the upper half of its own S"
+    if tmem.acc_scale:
+        made.caption += "; acc_scale and row_sum, where they are here, scores that are in registers by then"
     return made
 
 

@@ -45,6 +45,7 @@ def store_role(ctx):
         for turn in T.serial(ctx.plan.tiles_per_stop, unroll=False):
             m_block: T.let = ctx.tile(stop, turn)
             if ctx.has_tile(stop, turn):
-                store_o(ctx, stop, ctx.tiles.first_token(m_block, 0), 0, staged.phase)
+                store_o(ctx, stop, ctx.tiles.first_token(m_block, 0), 0, staged.phase, 0)
+                ctx.barriers.o_staged_empty.arrive(0)
                 staged.advance()
         stop.next_tile()

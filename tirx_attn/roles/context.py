@@ -37,10 +37,9 @@ class Context:
         d = plan.config.D
         self.q_smem = storage.tiles(pool, plan.smem.q, Q_STAGES, TILE_ROWS, plan.config)
         self.kv_smem = storage.tiles(pool, plan.smem.kv, plan.schedule.kv_stages, TILE_KEYS, plan.config)
-        self.o_smem = storage.tiles(pool, plan.smem.o, Q_STAGES, TILE_ROWS, plan.config)
-        self.q_rows, self.o_rows = (
-            storage.packed(tiles, Q_STAGES, self.tiles) for tiles in (self.q_smem, self.o_smem)
-        )
+        self.o_smem = storage.tiles(pool, plan.smem.o, plan.schedule.o_stages, TILE_ROWS, plan.config)
+        self.q_rows = storage.packed(self.q_smem, Q_STAGES, self.tiles)
+        self.o_rows = storage.packed(self.o_smem, plan.schedule.o_stages, self.tiles)
         self.acc_scale_smem = self._statistic(pool, plan.smem.acc_scale)
         self.row_sum_smem = self._statistic(pool, plan.smem.row_sum)
         pool.move_base_to(plan.smem.control.start)
@@ -74,6 +73,14 @@ class Context:
         """First column of a stage's P in `p_tmem`."""
         first = self.plan.tmem.p
         return 2 * first[0].start + stage * 2 * (first[1].start - first[0].start)
+
+    def staging_tile(self, stage):
+        """Tile of `o_smem` that a stage's O goes through."""
+        return stage if self.plan.schedule.o_stages == Q_STAGES else 0
+
+    def freed_stage(self, stage):
+        """Stage that may write its staging tile once a stage's one has been read."""
+        return stage if self.plan.schedule.o_stages == Q_STAGES else 1 - stage
 
     def tasks(self, role: str):
         """A role's own walk over the CTA's tasks; all roles walk the same ones in the same order."""

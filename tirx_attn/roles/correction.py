@@ -1,7 +1,7 @@
 """Correction role: rescales O in TMEM when the softmax reference of a row moved; may own the epilogue.
 
 Runs on: one warpgroup, for both query stages; thread r serves row r of each tile.
-Reads:   acc_scale_smem, row_sum_smem, o_tmem.
+Reads:   acc_scale and row_sum (mailbox.py), o_tmem.
 Writes:  o_tmem (and o_smem where it owns the epilogue).
 """
 
@@ -11,45 +11,55 @@ from tvm.script import tirx as T
 from tvm.script.tirx import tile as Tx
 
 from tirx_attn.config import TILE_ROWS
-from tirx_attn.roles import rowmath
+from tirx_attn.roles import mailbox, rowmath
 from tirx_attn.roles.epilogue import Epilogue
 from tirx_attn.schedule.plan import Q_STAGES
 
 
 @T.inline
 def receive_acc_scale(ctx, stage, statistic):
-    """statistic[0] = acc_scale of the same row. Its slot is free once this thread has arrived on p_o_rescale."""
+    """statistic[0] = acc_scale of the same row. Its place is free once this thread has arrived on p_o_rescale."""
     ctx.barriers.stats_full.wait(stage, ctx.warp)
-    statistic[0] = ctx.acc_scale_smem[stage, ctx.thread]
+    mailbox.take(ctx, "acc_scale", stage, statistic)
 
 
 @T.inline
 def receive_row_sum(ctx, stage, phase, statistic):
-    """statistic[0] = row_sum of the same row; frees its slot."""
+    """statistic[0] = row_sum of the same row; frees its place."""
     ctx.barriers.row_sum_full.wait(stage, phase)
-    statistic[0] = ctx.row_sum_smem[stage, ctx.thread]
+    mailbox.take(ctx, "row_sum", stage, statistic)
     ctx.barriers.row_sum_empty.arrive(stage)
 
 
 @T.inline
-def rescale(ctx, stage, acc_scale):
-    """O of the thread's row *= acc_scale, skipped by warps in which no row needs it.
+def scale_o(ctx, stage, acc_scale):
+    """O of the thread's row *= acc_scale.
 
     No wait for the PV of the block before: its commit is the s_ready that the sender of acc_scale has waited for.
     """
     COLUMNS = T.meta_var(ctx.plan.schedule.rescale_columns)
     D = T.meta_var(ctx.config.D)
-    if T.cuda.any_sync(T.uint32(0xFFFFFFFF), T.cast(acc_scale < T.float32(1), "int32")) != 0:
-        o_reg = T.alloc_tcgen05_ldst_frag("32x32b", (TILE_ROWS, COLUMNS), "float32")
+    o_reg = T.alloc_tcgen05_ldst_frag("32x32b", (TILE_ROWS, COLUMNS), "float32")
+    if not ctx.plan.schedule.statistics_in_tmem:  # else the fence ahead of the load of acc_scale does
         T.ptx.tcgen05.fence__after_thread_sync()
-        for i in T.unroll(D // COLUMNS):
-            column: T.let = stage * D + i * COLUMNS
-            Tx.wg.copy_async(o_reg[:, :], ctx.o_tmem[:, column : column + COLUMNS])
-            T.ptx.tcgen05.wait__ld.sync.aligned()
-            rowmath.scale_columns(o_reg.local(COLUMNS), COLUMNS, acc_scale)
-            Tx.wg.copy_async(ctx.o_tmem[:, column : column + COLUMNS], o_reg[:, :])
-        T.ptx.tcgen05.wait__st.sync.aligned()
-        T.ptx.tcgen05.fence__before_thread_sync()
+    for i in T.unroll(D // COLUMNS):
+        column: T.let = stage * D + i * COLUMNS
+        Tx.wg.copy_async(o_reg[:, :], ctx.o_tmem[:, column : column + COLUMNS])
+        T.ptx.tcgen05.wait__ld.sync.aligned()
+        rowmath.scale_columns(o_reg.local(COLUMNS), COLUMNS, acc_scale)
+        Tx.wg.copy_async(ctx.o_tmem[:, column : column + COLUMNS], o_reg[:, :])
+    T.ptx.tcgen05.wait__st.sync.aligned()
+    T.ptx.tcgen05.fence__before_thread_sync()
+
+
+@T.inline
+def rescale(ctx, stage, acc_scale):
+    """O of the thread's row *= acc_scale; where it is voted on, skipped by warps in which no row needs it."""
+    if ctx.plan.schedule.rescale == "voted":
+        if T.cuda.any_sync(T.uint32(0xFFFFFFFF), T.cast(acc_scale < T.float32(1), "int32")) != 0:
+            scale_o(ctx, stage, acc_scale)
+    else:
+        scale_o(ctx, stage, acc_scale)
 
 
 @T.inline

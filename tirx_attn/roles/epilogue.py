@@ -38,7 +38,7 @@ class Epilogue:
         factor = T.if_then_else(row_sum == T.float32(0), T.float32(0), T.float32(1) / row_sum)
         bar.o_ready.wait(stage, self.o_ready.phase)
         T.ptx.tcgen05.fence__after_thread_sync()
-        bar.o_staged_empty.wait(stage, self.staging_free.phase)
+        bar.o_staged_empty.wait(stage, bar.phase("o_staged.empty", self.staging_free, stage))
         o_reg = T.alloc_tcgen05_ldst_frag("32x32b", (TILE_ROWS, PIECE), "float32")
         for i in T.serial(D // PIECE, unroll=False):
             column: T.let = stage * D + i * PIECE
@@ -54,7 +54,8 @@ class Epilogue:
     @T.inline
     def write_zeros(self, stage):
         """Stage zeros for a task without keys. It took no credit and gives none."""
-        self.ctx.barriers.o_staged_empty.wait(stage, self.staging_free.phase)
+        bar = T.meta_var(self.ctx.barriers)
+        bar.o_staged_empty.wait(stage, bar.phase("o_staged.empty", self.staging_free, stage))
         zeros = T.alloc_tcgen05_ldst_frag("32x32b", (TILE_ROWS, PIECE), "float32")
         row = zeros.local(PIECE)
         for c in T.unroll(PIECE):
@@ -74,7 +75,8 @@ class Epilogue:
     def _stage_piece(self, stage, column, o_reg):
         half = T.alloc_cast_frag(o_reg, self.ctx.config.dtype)
         Tx.wg.cast(half[:, :], o_reg[:, :])
-        Tx.wg.copy(self.ctx.o_smem[stage, :, column : column + PIECE], half[:, :])
+        tile = T.meta_var(self.ctx.staging_tile(stage))
+        Tx.wg.copy(self.ctx.o_smem[tile, :, column : column + PIECE], half[:, :])
 
     @T.inline
     def _staged(self, stage):
@@ -90,6 +92,9 @@ def store_role(ctx):
     task.init(ctx.cta)
     while task.valid():
         for stage in T.unroll(Q_STAGES):
-            store_o(ctx, task, ctx.tiles.first_token(task.m_block_idx, stage), stage, staged.phase)
+            tile = T.meta_var(ctx.staging_tile(stage))
+            freed = T.meta_var(ctx.freed_stage(stage))
+            store_o(ctx, task, ctx.tiles.first_token(task.m_block_idx, stage), stage, staged.phase, tile)
+            ctx.barriers.o_staged_empty.arrive(freed)
         staged.advance()
         task.next_tile()

@@ -31,39 +31,47 @@ def issue_qk(ctx, stage, k_slot):
 
 
 @T.inline
-def issue_pv(ctx, stage, v_slot, phase, accumulate):
-    """O of a stage (+)= its P times the V tile of a slot, in the two parts in which P is handed over."""
-    FIRST = T.meta_var(ctx.plan.schedule.pv_split[0])
+def issue_part_of_pv(ctx, stage, v_slot, phase, accumulate, PART):
+    """The product of one part, once it is in TMEM."""
+    FIRST = T.meta_var(sum(ctx.plan.schedule.pv_split[:PART]))
+    END = T.meta_var(sum(ctx.plan.schedule.pv_split[: PART + 1]))
     D = T.meta_var(ctx.config.D)
-    ctx.barriers.p_o_rescale.wait(stage, phase)
+    ready = T.meta_var(ctx.barriers.part_of_p(PART))
+    ready.wait(stage, phase)
     T.ptx.tcgen05.fence__after_thread_sync()
     p = T.meta_var(ctx.p_column(stage))
     Tx.warp.gemm_async(
         ctx.o_tmem[:, stage * D : (stage + 1) * D],
-        ctx.p_tmem[:, p : p + FIRST],
-        ctx.kv_smem[v_slot, 0:FIRST, :],
+        ctx.p_tmem[:, p + FIRST : p + END],
+        ctx.kv_smem[v_slot, FIRST:END, :],
         transB=True,
         accum=accumulate,
-        dispatch="tcgen05",
-    )
-    ctx.barriers.p_ready_2.wait(stage, phase)
-    T.ptx.tcgen05.fence__after_thread_sync()
-    Tx.warp.gemm_async(
-        ctx.o_tmem[:, stage * D : (stage + 1) * D],
-        ctx.p_tmem[:, p + FIRST : p + TILE_KEYS],
-        ctx.kv_smem[v_slot, FIRST:TILE_KEYS, :],
-        transB=True,
-        accum=True,
         dispatch="tcgen05",
     )
 
 
 @T.inline
+def issue_pv(ctx, stage, v_slot, phase, accumulate):
+    """O of a stage (+)= its P times the V tile of a slot, in the parts in which P is handed over."""
+    PARTS = T.meta_var(len(ctx.plan.schedule.pv_split))
+    issue_part_of_pv(ctx, stage, v_slot, phase, accumulate, 0)
+    if PARTS > 1:
+        issue_part_of_pv(ctx, stage, v_slot, phase, True, 1)
+    if PARTS > 2:
+        issue_part_of_pv(ctx, stage, v_slot, phase, True, 2)
+    if PARTS > 3:
+        issue_part_of_pv(ctx, stage, v_slot, phase, True, 3)
+
+
+@T.inline
 def mma_role(ctx):
     bar = T.meta_var(ctx.barriers)
+    BY_TILE = T.meta_var(ctx.plan.schedule.mma_order == "by_tile")
+    ROW_SUM_IN_TMEM = T.meta_var(len(ctx.plan.tmem.row_sum) > 0)
+    row_sum = T.meta_var(bar.cursor("row_sum.empty") if ROW_SUM_IN_TMEM else None)
     slot = bar.cursor("kv_load.full", ctx.plan.schedule.kv_stages)
     q_full = bar.cursor("q_load.full")
-    p_full = bar.cursor("p_o_rescale")  # p_ready_2 is waited for once per block too, so it shares the cursor
+    p_full = bar.cursor("p_o_rescale")  # the other parts of P are waited for once per block too: they share the cursor
     v_slot = T.local_scalar("int32")
     task = ctx.tasks("mma")
     task.init(ctx.cta)
@@ -73,6 +81,10 @@ def mma_role(ctx):
             bar.kv_load_full.wait(slot.stage, slot.phase)
             for stage in T.unroll(Q_STAGES):
                 bar.q_load_full.wait(stage, q_full.phase)
+                if ROW_SUM_IN_TMEM:
+                    # S overwrites row_sum of the task before.
+                    bar.row_sum_empty.wait(stage, row_sum.phase)
+                    T.ptx.tcgen05.fence__after_thread_sync()
                 issue_qk(ctx, stage, slot.stage)
             bar.kv_load_empty.arrive(slot.stage, pred=T.cuda.elect_sync())
             slot.advance()
@@ -81,12 +93,20 @@ def mma_role(ctx):
                 v_slot = slot.stage
                 bar.kv_load_full.wait(slot.stage, slot.phase)
                 slot.advance()
-                for stage in T.serial(Q_STAGES, unroll=False):
-                    issue_pv(ctx, stage, v_slot, p_full.phase, j != 0)
-                    if stage == Q_STAGES - 1:
-                        bar.kv_load_empty.arrive(v_slot, pred=T.cuda.elect_sync())
+                if BY_TILE:
+                    for stage in T.serial(Q_STAGES, unroll=False):
+                        issue_pv(ctx, stage, v_slot, p_full.phase, j != 0)
+                        if stage == Q_STAGES - 1:
+                            bar.kv_load_empty.arrive(v_slot, pred=T.cuda.elect_sync())
+                        bar.kv_load_full.wait(slot.stage, slot.phase)
+                        issue_qk(ctx, stage, slot.stage)
+                else:
+                    for stage in T.serial(Q_STAGES, unroll=False):
+                        issue_pv(ctx, stage, v_slot, p_full.phase, j != 0)
+                    bar.kv_load_empty.arrive(v_slot, pred=T.cuda.elect_sync())
                     bar.kv_load_full.wait(slot.stage, slot.phase)
-                    issue_qk(ctx, stage, slot.stage)
+                    for stage in T.serial(Q_STAGES, unroll=False):
+                        issue_qk(ctx, stage, slot.stage)
                 bar.kv_load_empty.arrive(slot.stage, pred=T.cuda.elect_sync())
                 slot.advance()
                 p_full.advance()
@@ -100,4 +120,6 @@ def mma_role(ctx):
             slot.advance()
             p_full.advance()
             q_full.advance()
+            if ROW_SUM_IN_TMEM:
+                row_sum.advance()
         task.next_tile()

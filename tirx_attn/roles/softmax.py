@@ -2,7 +2,7 @@
 
 Runs on: two warpgroups, one per query stage.
 Reads:   s_tmem (and o_tmem where it owns the epilogue).
-Writes:  p_tmem, acc_scale_smem, and row_sum_smem or, where it owns the epilogue, o_smem.
+Writes:  p_tmem, acc_scale (mailbox.py), and row_sum or, where it owns the epilogue, o_smem.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm.script.tirx import tile as Tx
 from tvm.tirx.layout import tcgen05_atom_layout
 
 from tirx_attn.config import TILE_KEYS, TILE_ROWS
-from tirx_attn.roles import rowmath
+from tirx_attn.roles import mailbox, rowmath
 from tirx_attn.roles.epilogue import Epilogue
 from tirx_attn.roles.row_state import RowState
 from tirx_attn.schedule.schedule import FRAGMENT_COLUMNS
@@ -52,7 +52,9 @@ class Softmax:
         self.owns_epilogue = ctx.plan.epilogue is ctx.plan.warps.softmax
         self.stagger = ctx.plan.schedule.stagger
         self.s_ready = ctx.barriers.cursor("s_ready")
-        self.row_sum_free: Any = None if self.owns_epilogue else ctx.barriers.cursor("row_sum.empty")
+        self.in_tmem = ctx.plan.schedule.statistics_in_tmem
+        waits_for_row_sum = ctx.plan.sends_row_sum and not self.in_tmem
+        self.row_sum_free: Any = ctx.barriers.cursor("row_sum.empty") if waits_for_row_sum else None
         self.turn: Any = ctx.barriers.cursor("exp_turn", stage=self.stage) if self.stagger else None
         self.state = RowState()
         # Key blocks that are left, the next one being the last of them; whether its S has been waited for, and loaded
@@ -96,7 +98,7 @@ class Softmax:
 
     @T.inline
     def publish(self):
-        """Tell the correction group that acc_scale of the block is in acc_scale_smem."""
+        """Tell the correction group that acc_scale of the block is there."""
         self.ctx.barriers.stats_full.arrive(self.stage, self.ctx.warp)
 
     def emulated_pairs(self, piece):
@@ -126,10 +128,25 @@ class Softmax:
         barrier.arrive(self.stage)
 
     @T.inline
+    def hand_over_parts(self, piece, DONE, PART):
+        """Hand over what ends with a piece, of the parts from PART on; the last part is handed over elsewhere."""
+        SPLIT = T.meta_var(self.ctx.plan.schedule.pv_split)
+        END = T.meta_var(sum(SPLIT[: PART + 1]))
+        ready = T.meta_var(self.ctx.barriers.part_of_p(PART))
+        if END < TILE_KEYS:
+            if piece == END // FRAGMENT_COLUMNS - 1:
+                if self.in_tmem & (END <= DONE * FRAGMENT_COLUMNS):
+                    # It is in TMEM since acc_scale, which was stored behind it, was waited for and fenced.
+                    ready.arrive(self.stage)
+                else:
+                    self.hand_over(ready)
+            self.hand_over_parts(piece, DONE, PART + 1)
+
+    @T.inline
     def exponentials(self, factor, reference, STEADY, DONE):
-        """P of the block from its scores but for the first pieces that are DONE, row_sum, and the two hand-overs."""
+        """P of the block from its scores but for the first pieces that are DONE, row_sum, and the hand-overs."""
         bar = T.meta_var(self.ctx.barriers)
-        FIRST_PART_ENDS = T.meta_var(self.ctx.plan.schedule.pv_split[0] // FRAGMENT_COLUMNS - 1)
+        last_part = T.meta_var(bar.part_of_p(len(self.ctx.plan.schedule.pv_split) - 1))
         if self.stagger:
             bar.exp_turn.wait(self.stage, self.turn.phase)
             self.turn.advance()
@@ -139,12 +156,11 @@ class Softmax:
                 EMULATED = T.meta_var(self.emulated_pairs(piece) if STEADY else 0)
                 rowmath.exponentials(self.x, first, factor, reference, self.state.offset, EMULATED)
                 self.store_p(piece)
-            if piece == FIRST_PART_ENDS:
-                self.hand_over(bar.p_o_rescale)
+            self.hand_over_parts(piece, DONE, 0)
             rowmath.add_columns(self.state.total, self.x, first)
         if self.stagger:
             bar.exp_turn.arrive(1 - self.stage)
-        self.hand_over(bar.p_ready_2)
+        self.hand_over(last_part)
         self.s_ready.advance()
 
     @T.inline
@@ -156,8 +172,9 @@ class Softmax:
             self.wait_scores()
             self.load_scores(TILE_KEYS)
         else:
-            # The P stored AHEAD is stored again.
-            T.ptx.tcgen05.wait__st.sync.aligned()
+            # The P stored AHEAD is stored again, unless acc_scale is first: then that waits for it.
+            if not self.in_tmem:
+                T.ptx.tcgen05.wait__st.sync.aligned()
             self.load_scores(LOAD_COLUMNS)
         self.scores_ready = 0
         if self.ctx.tiles.may_mask:
@@ -168,7 +185,7 @@ class Softmax:
         self.state.update(self.scalar[0], self.ctx.scale_log2, self.ctx.plan.schedule.rescale_threshold)
         if is_first == 0:
             # The first PV of a task overwrites O: nothing to rescale, nothing to publish.
-            self.ctx.acc_scale_smem[self.stage, self.ctx.thread] = self.state.acc_scale
+            mailbox.put(self.ctx, "acc_scale", self.stage, self.state.acc_scale)
             self.publish()
         self.may_run_ahead = 1
         factor = self.ctx.scale_log2
@@ -196,9 +213,10 @@ class Softmax:
             # −inf for a row without a key so far, whose first score must move it.
             limit = state.peak * self.ctx.scale_log2 + T.float32(self.ctx.plan.schedule.rescale_threshold)
             rowmath.emulation_offset(state.reference, state.offset)
-            # What was last sent has been read by then: S follows a PV that waited for the reader on p_o_rescale.
-            self.ctx.barriers.s_ready.wait(self.stage, self.s_ready.phase)
-            self.ctx.acc_scale_smem[self.stage, self.ctx.thread] = T.float32(1)
+            if not self.in_tmem:
+                # What was last sent has been read by then: S follows a PV that waited for the reader on p_o_rescale.
+                self.ctx.barriers.s_ready.wait(self.stage, self.s_ready.phase)
+                mailbox.put(self.ctx, "acc_scale", self.stage, T.float32(1))
         while self.left > 0:
             self.wait_scores()
             self.load_scores(TILE_KEYS)
@@ -212,6 +230,9 @@ class Softmax:
             if self.any_row(T.if_then_else(stays, 0, 1)) != 0:
                 self.scores_ready = 1
                 break
+            if self.in_tmem:
+                # S of the block has overwritten that of the block before, and is not loaded again from here on.
+                mailbox.put(self.ctx, "acc_scale", self.stage, T.float32(1))
             self.publish()
             self.exponentials(self.ctx.scale_log2, state.reference, STEADY=True, DONE=AHEAD)
             self.left = self.left - 1
@@ -224,9 +245,10 @@ class Softmax:
     def send_row_sum(self, row_sum):
         """Hand row_sum to the correction group, which owns the epilogue."""
         bar = T.meta_var(self.ctx.barriers)
-        bar.row_sum_empty.wait(self.stage, self.row_sum_free.phase)
-        self.row_sum_free.advance()
-        self.ctx.row_sum_smem[self.stage, self.ctx.thread] = row_sum
+        if not self.in_tmem:
+            bar.row_sum_empty.wait(self.stage, self.row_sum_free.phase)
+            self.row_sum_free.advance()
+        mailbox.put(self.ctx, "row_sum", self.stage, row_sum)
         bar.row_sum_full.arrive(self.stage)
 
     @T.inline

@@ -62,8 +62,8 @@ def load_kv(ctx, tensor, task, block, slot):
 
 
 @T.inline
-def store_o(ctx, task, first_token, stage, phase):
-    """The staged output tile that begins at a token; then its staging memory is free again."""
+def store_o(ctx, task, first_token, stage, phase, tile):
+    """The output tile of a stage that begins at a token, out of a staging tile, which is free again on return."""
     TOKENS = T.meta_var(ctx.tiles.tokens_per_tile)
     RATIO = T.meta_var(ctx.config.ratio)
     token: T.let = first_token
@@ -80,10 +80,9 @@ def store_o(ctx, task, first_token, stage, phase):
                         head : head + RATIO,
                         panel * PANEL_COLUMNS : (panel + 1) * PANEL_COLUMNS,
                     ],
-                    ctx.o_rows[stage, panel, :, :, :],
+                    ctx.o_rows[tile, panel, :, :, :],
                     dispatch="tma_explicit",
                 )
             T.ptx.cp.async_.bulk.commit_group()
             T.ptx.cp.async_.bulk.wait_group.read(0)
     T.cuda.warp_sync()
-    ctx.barriers.o_staged_empty.arrive(stage)

@@ -25,6 +25,13 @@ Q_STAGES = 2
 """Query tiles of a task. Each has its own softmax warpgroup, S and O stage, and staging tile."""
 
 
+STATISTIC_COLUMNS = 2
+"""Columns of tensor memory of a statistic: the same value twice, since the simulator has no moves of one column."""
+
+ROW_SUM_COLUMN = 32
+"""Where row_sum begins in S, if it goes through tensor memory: acc_scale, in the first columns, may not be read yet."""
+
+
 @dataclass(frozen=True)
 class WarpPlan(Warps):
     """Roles of the CTA's four warpgroups."""
@@ -43,17 +50,23 @@ class TmemPlan:
     Elsewhere it aliases the upper half of its own S stage. P may overwrite S there because a softmax warp stores P only
     after its own loads of S completed, and each warp owns its 32 lanes; the next QKᵀ may overwrite P because it is
     issued after the PV that reads P, and MMAs of one shape keep their order. For head size 64 the two shapes differ.
+
+    acc_scale and row_sum, where they go through tensor memory, lie in the lower half of S, whose scores are in
+    registers by then. The next QKᵀ overwrites them: for acc_scale it is issued behind a PV that waited for its reader;
+    for row_sum the first one of a task waits on `row_sum.empty`.
     """
 
     s: tuple[Region, ...]
     p: tuple[Region, ...]
     o: tuple[Region, ...]
     columns: int
+    acc_scale: tuple[Region, ...] = ()
+    row_sum: tuple[Region, ...] = ()
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """All regions; P may lie over S."""
-        return (*self.s, *self.p, *self.o)
+        """All regions; P may lie over S, and statistics in it."""
+        return (*self.s, *self.p, *self.o, *self.acc_scale, *self.row_sum)
 
 
 @dataclass(frozen=True)
@@ -84,7 +97,7 @@ class Plan(BasePlan):
 
     GROWING: ClassVar[tuple[str, ...]] = ("softmax_registers",)
     SHRINKING: ClassVar[tuple[str, ...]] = ("correction_registers", "issue_registers")
-    SMEM_KNOBS: ClassVar[tuple[str, ...]] = ("kv_stages",)
+    SMEM_KNOBS: ClassVar[tuple[str, ...]] = ("kv_stages", "o_stages")
 
     schedule: Schedule
     target: Target = B200
@@ -117,11 +130,10 @@ class Plan(BasePlan):
         tile = TILE_ROWS * self.config.D * ELEMENT_BYTES
         q = Region("q", 0, Q_STAGES * tile)
         kv = Region("kv", q.end, self.schedule.kv_stages * tile)
-        o = Region("o", kv.end, Q_STAGES * tile)
-        statistic = Q_STAGES * TILE_ROWS * 4
+        o = Region("o", kv.end, self.schedule.o_stages * tile)
+        statistic = 0 if self.schedule.statistics_in_tmem else Q_STAGES * TILE_ROWS * 4
         acc_scale = Region("acc_scale", o.end, statistic)
-        # A softmax group that owns the epilogue keeps row_sum in its registers.
-        row_sum = Region("row_sum", acc_scale.end, statistic if self.epilogue is self.warps.correction else 0)
+        row_sum = Region("row_sum", acc_scale.end, statistic if self.sends_row_sum else 0)
         return SmemPlan(q, kv, o, acc_scale, row_sum, Region("control", row_sum.end, CONTROL_BYTES))
 
     @cached_property
@@ -132,12 +144,23 @@ class Plan(BasePlan):
         p = tuple(Region(f"p{i}", o[-1].end + i * p_columns, p_columns) for i in range(Q_STAGES))
         if p[-1].end > self.target.tmem_columns:
             p = tuple(Region(f"p{i}", stage.end - p_columns, p_columns) for i, stage in enumerate(s))
-        return TmemPlan(s, p, o, self.target.tmem_columns)
+        places = {"acc_scale": 0, "row_sum": ROW_SUM_COLUMN} if self.sends_row_sum else {"acc_scale": 0}
+        statistics = {
+            name: tuple(Region(f"{name}{i}", stage.start + at, STATISTIC_COLUMNS) for i, stage in enumerate(s))
+            for name, at in places.items()
+            if self.schedule.statistics_in_tmem
+        }
+        return TmemPlan(s, p, o, self.target.tmem_columns, **statistics)
 
     @property
     def epilogue(self) -> Role:
         """Role that reads the final O."""
         return self.warps[self.schedule.epilogue_owner]
+
+    @property
+    def sends_row_sum(self) -> bool:
+        """row_sum goes from softmax to the epilogue's owner; a softmax group that is the owner has it in registers."""
+        return self.epilogue is self.warps.correction
 
     @property
     def is_persistent(self) -> bool:

@@ -86,9 +86,10 @@ def _one_lane_arrivals(func: Any, found: list[Leaf], add: Add) -> None:
     from tvm import tirx
 
     branches = [statement for statement in walk(func.body) if type(statement).__name__ == "IfThenElse"]
+    counters = {key(statement.loop_var) for statement in walk(func.body) if type(statement).__name__ == "For"}
     for number, branch in enumerate(branches):
         leaf = next((x for x in found if key(x.statement) == key(branch.then_case)), None)
-        if leaf is None or leaf.operator != "mbarrier_arrive" or not _is_lane(branch.condition):
+        if leaf is None or leaf.operator != "mbarrier_arrive" or not _is_lane(branch.condition, counters):
             continue
         add("all lanes arrive", leaf, {}, {number: lambda _: tirx.IntImm("bool", 1)})
         place = found.index(leaf)
@@ -100,8 +101,11 @@ def _one_lane_arrivals(func: Any, found: list[Leaf], add: Add) -> None:
             add("early release", leaf, {wait.index: _behind(branch), leaf.index: lambda _: []})
 
 
-def _is_lane(condition: Any) -> bool:
-    return type(condition).__name__ == "EQ" and type(condition.a).__name__ == "Var"
+def _is_lane(condition: Any, counters: set[int]) -> bool:
+    """A comparison with a variable that no loop counts."""
+    return (
+        type(condition).__name__ == "EQ" and type(condition.a).__name__ == "Var" and key(condition.a) not in counters
+    )
 
 
 def _behind(statement: Any) -> Edit:

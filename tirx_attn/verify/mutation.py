@@ -16,8 +16,13 @@ BASES = {
     "softmax": Schedule(
         persistent_ctas=1, pv_split=(64, 64), epilogue_owner="softmax", statistics="collective", stagger=True
     ),
-}
-"""Kernels that are mutated, by epilogue owner. Together they have every edge and both values of every knob."""
+    "variants": Schedule(
+        persistent_ctas=1, pv_split=(32, 32, 32, 32), statistics="tmem", o_stages=1, mma_order="by_product"
+    ),
+}  # fmt: skip
+"""Kernels that are mutated: one of each epilogue owner, and one of what variants.py adds to the protocol. Together they
+have every edge, and every value of the knobs that change an edge or the order of the products.
+"""
 
 PROBLEM = AttentionConfig(B=1, Sq=1024, Skv=512, Hq=1, Hkv=1, D=128)
 """Four tasks of four key blocks on one CTA: every phase wraps, and a task starts at every slot of the K/V ring."""
@@ -25,7 +30,7 @@ PROBLEM = AttentionConfig(B=1, Sq=1024, Skv=512, Hq=1, Hkv=1, D=128)
 EVENT_LIMIT = 100_000
 
 LATER = "The arrival comes later than it could, past a statement that does not depend on it: slower, not wrong."
-ALL_OF_P = "Waiting for all of P before its first part is used costs the overlap, nothing else."
+ALL_OF_P = "Waiting for the next part of P before a part is used costs the overlap, nothing else."
 STILL_AFTER = "The fence has to follow the wait for o_ready, and it still does; the staging memory is no TMEM."
 OTHER_MEMORY = "The credit is about TMEM and the fence about shared memory; neither depends on the other."
 SECOND_FENCE = (
@@ -37,7 +42,10 @@ EQUIVALENT = {
     ("swap", "stats.full <-> exp_turn", "softmax"): LATER,
     ("wrong split, late", "p_o_rescale", "softmax"): LATER,
     ("late release", "row_sum.empty", "correction"): LATER,
+    ("swap", "kv_load.empty <-> kv_load.full", "mma"): LATER,
     ("swap", "tile.gemm_async <-> p_ready_2", "mma"): ALL_OF_P,
+    ("swap", "tile.gemm_async <-> p_ready_3", "mma"): ALL_OF_P,
+    ("swap", "tile.gemm_async <-> p_ready_4", "mma"): ALL_OF_P,
     ("swap", "tcgen05_fence <-> o_staged.empty", "correction"): STILL_AFTER,
     ("swap", "tcgen05_fence <-> o_staged.empty", "softmax"): STILL_AFTER,
     ("swap", "p_o_rescale <-> fence_proxy", "correction"): OTHER_MEMORY,

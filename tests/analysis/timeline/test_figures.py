@@ -8,7 +8,7 @@ from tirx_attn.analysis.timeline import trace as t
 from tirx_attn.analysis.timeline.figures import Body, Work, blackwell, hopper
 
 FIGURES = blackwell(
-    "by hand", scores=200, first=650, last=1080, loop=1230, mufu=105, mufu_span=(200, 1070), instructions=527,
+    "by hand", scores=200, parts=(650, 1080), loop=1230, mufu=105, mufu_span=(200, 1070), instructions=527,
     masked_extra=390, masked_mufu=129, correction=50, mma=200, load=100, epilogue=700,
 )  # fmt: skip
 TILE_FLOPS = 4 * 128**3
@@ -80,7 +80,7 @@ def test_work_between_two_positions():
 
 def test_turns_have_marks_of_their_own():
     figures = blackwell(
-        "by hand", scores=200, first=650, last=1080, loop=1230, mufu=105, mufu_span=(200, 1070), instructions=527,
+        "by hand", scores=200, parts=(650, 1080), loop=1230, mufu=105, mufu_span=(200, 1070), instructions=527,
         masked_extra=0, masked_mufu=129, correction=50, mma=200, load=100, epilogue=700, turn=(200, 1060),
     )  # fmt: skip
     steps = block(0, 1)
@@ -88,3 +88,14 @@ def test_turns_have_marks_of_their_own():
     steps.insert(5, t.Step(t.ARRIVE, "exp_turn", 1, amount=128))
     work = [w.stalls for w, _ in figures.program(t.Actor("softmax 0", 4, tuple(steps)), [(1, 1)], TILE_FLOPS)]
     assert work == [0.0, 0.0, 200.0, 0.0, 450.0, 410.0, 20.0]
+
+
+def test_each_part_of_p_has_a_mark_of_its_own():
+    figures = blackwell(
+        "by hand", scores=200, parts=(345, 545, 765, 973), loop=990, mufu=105, mufu_span=(200, 970), instructions=480,
+        masked_extra=0, masked_mufu=129, correction=50, mma=200, load=100, epilogue=700, turn=(210, 960),
+    )  # fmt: skip
+    assert figures.roles["softmax"].steady.marks == (
+        ("wait s_ready", 0.0), ("signal stats.full", 200), ("wait exp_turn", 210), ("arrive p_o_rescale", 345),
+        ("arrive p_ready_2", 545), ("arrive p_ready_3", 765), ("arrive exp_turn", 960), ("arrive p_ready_4", 973),
+    )  # fmt: skip

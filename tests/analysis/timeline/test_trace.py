@@ -72,7 +72,7 @@ def test_a_block_of_scores_is_waited_for_once(causal):
         waits = [s.phase for s in actor.steps if s.kind == t.WAIT and s.edge == "s_ready"]
         assert waits == (list(range(8)) if actor.role.startswith("softmax") else [])
     figures = blackwell(
-        "even", scores=10, first=60, last=90, loop=100, mufu=8, mufu_span=(10, 90), instructions=50, masked_extra=0,
+        "even", scores=10, parts=(60, 90), loop=100, mufu=8, mufu_span=(10, 90), instructions=50, masked_extra=0,
         masked_mufu=8, correction=1, mma=1, load=1, epilogue=1,
     )  # fmt: skip
     softmax = next(actor for actor in found.actors if actor.role == "softmax 0")

@@ -8,16 +8,20 @@ from typing import Any
 
 from tirx_attn.family import AnyPlan, AnySchedule, family_of
 from tirx_attn.schedule import Plan
+from tirx_attn.schedule.schedule import MMA_ORDERS, RESCALES, STATISTICS
 
 Changes = dict[str, Any]
 
 BLACKWELL_KNOBS: dict[str, tuple[Changes, ...]] = {
-    "pv_split": tuple({"pv_split": split} for split in ((32, 96), (64, 64), (96, 32))),
+    "pv_split": tuple({"pv_split": split} for split in ((32, 96), (64, 64), (96, 32), (32,) * 4)),
     "epilogue_owner": ({"epilogue_owner": "correction"}, {"epilogue_owner": "softmax"}),
-    "statistics": ({"statistics": "pairwise"}, {"statistics": "collective"}),
+    "statistics": tuple({"statistics": place} for place in STATISTICS),
     "stagger": ({"stagger": False}, {"stagger": True}),
     "emulated_pairs": tuple({"emulated_pairs": (n, n, n, n)} for n in range(5)),
     "kv_stages": tuple({"kv_stages": n} for n in range(2, 9)),
+    "o_stages": ({"o_stages": 1}, {"o_stages": 1, "kv_stages": 4}),
+    "mma_order": tuple({"mma_order": order} for order in MMA_ORDERS),
+    "rescale": tuple({"rescale": when} for when in RESCALES),
     "rescale_columns": tuple({"rescale_columns": n} for n in (16, 32, 64)),
     "registers": tuple(
         {"softmax_registers": s, "correction_registers": c, "issue_registers": i}

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tirx_attn.analysis.timeline.trace import GROUP_WAIT, Actor, Step
+from tirx_attn.barriers.protocol import part_edge
 
 MARK_KINDS = ("wait", "arrive", "sync", "signal", "product", "group wait")
 
@@ -161,8 +162,7 @@ def blackwell(
     source: str,
     *,
     scores: float,
-    first: float,
-    last: float,
+    parts: tuple[float, ...],
     loop: float,
     mufu: int,
     mufu_span: tuple[float, float],
@@ -180,7 +180,7 @@ def blackwell(
     Args:
         source: where they come from.
         scores: position at which the row's scale is handed to the correction role.
-        first, last: positions of the arrivals of the two parts of P.
+        parts: positions of the arrivals of the parts of P.
         loop, instructions: the softmax loop, for a tile.
         mufu, mufu_span: its MUFU instructions and where they lie.
         masked_extra, masked_mufu: stall cycles more, and MUFU instructions, of a first or masked tile.
@@ -190,11 +190,11 @@ def blackwell(
         epilogue: stall cycles from O complete to O staged.
         turn: where the softmax groups take turns, the positions of the wait for the turn and of passing it on.
     """
-    marks = [("wait s_ready", 0.0), ("signal stats.full", scores), ("arrive p_o_rescale", first)]
+    marks = [("wait s_ready", 0.0), ("signal stats.full", scores)]
+    marks += [(f"arrive {part_edge(part)}", at) for part, at in enumerate(parts)]
     if turn is not None:
-        marks += [("arrive exp_turn", turn[1])]
         marks.insert(2, ("wait exp_turn", turn[0]))
-    marks.append(("arrive p_ready_2", last))
+        marks.insert(-1, ("arrive exp_turn", turn[1]))
     steady = Body(tuple(marks), loop, instructions, mufu, mufu_span)
     careful = replace(steady.later(masked_extra), mufu=masked_mufu)
     written = ("arrive p_o_rescale", epilogue), ("arrive o_staged.full", epilogue)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tirx_attn.analysis.code import CodeReport, code_report
 from tirx_attn.analysis.listing import Line, listing
-from tirx_attn.analysis.roles import CONSUMER, SOFTMAX, Body, role_bodies
+from tirx_attn.analysis.roles import CONSUMER, MMA, SOFTMAX, Body, role_bodies
 from tirx_attn.analysis.timeline.figures import CodeFigures, blackwell, hopper
 from tirx_attn.runtime import elf
 from tirx_attn.runtime.cubin import Cubin
@@ -21,12 +21,13 @@ MASKED_STALLS = 240.0
 """Stall cycles more of a WGMMA kernel's first block, where no loop of the machine code holds it."""
 
 
-def figures_of(cubin: Cubin, head_size: int) -> CodeFigures:
+def figures_of(cubin: Cubin, head_size: int, *, takes_turns: bool = False) -> CodeFigures:
     """Figures of one kernel.
 
     Args:
         cubin: machine code of this package's kernel.
         head_size: D.
+        takes_turns: the softmax groups of a tcgen05 kernel do (`Schedule.stagger`).
 
     Raises:
         CompileError: the cubin cannot be read.
@@ -35,28 +36,37 @@ def figures_of(cubin: Cubin, head_size: int) -> CodeFigures:
     report = code_report(cubin, head_size=head_size)
     kernel = report.kernel
     bodies = role_bodies(listing(cubin.sass(), kernel, elf.code(cubin.image, kernel)))
-    made = _consumer if report.role(CONSUMER) else _softmax
-    return made(report, bodies, head_size)
+    return (
+        _consumer(report, bodies, head_size)
+        if report.role(CONSUMER)
+        else _softmax(report, bodies, head_size, takes_turns)
+    )
 
 
-def _softmax(report: CodeReport, bodies: Sequence[Body], head_size: int) -> CodeFigures:
+def mma_stalls(report: CodeReport) -> float:
+    """Stall cycles of the MMA warp for a query tile and key block, which may be spread over several loops."""
+    loops = [loop for loop in report.loops if loop.role == MMA]
+    return sum(loop.always_stalls for loop in loops) / sum(loop.tiles for loop in loops)
+
+
+def _softmax(report: CodeReport, bodies: Sequence[Body], head_size: int, takes_turns: bool) -> CodeFigures:
     loop, masked, correction, mma, load = (
         report.role(name) for name in ("softmax", "masked", "correction", "mma", "load")
     )
-    if loop is None or correction is None or mma is None or load is None or not 2 <= len(loop.p_arrivals) <= 3:
+    if loop is None or correction is None or mma is None or load is None or len(loop.p_arrivals) <= takes_turns:
         raise ValueError(
             "machine code without the loops of softmax, correction, mma and load: allowed is this kernel's"
         )
     lines = next(body for body in bodies if body.role == SOFTMAX and body.start == loop.start).lines
     before, during, _ = loop.phases
     handed = _positions(lines, "BAR")
-    # With turns the arrival between the two parts of P passes the turn on; the turn is waited for behind the scale.
-    takes_turns = len(loop.p_arrivals) == 3
+    parts = [float(at) for at in loop.p_arrivals]
+    # With turns the last arrival but one passes the turn on; the turn is waited for behind the scale.
+    passed = parts.pop(-2) if takes_turns else None
     return blackwell(
         f"machine code of {report.kernel} ({report.arch})",
         scores=handed[0] if handed else before,
-        first=loop.p_arrivals[0],
-        last=loop.p_arrivals[-1],
+        parts=tuple(parts),
         loop=loop.stalls,
         mufu=loop.mufu,
         mufu_span=(before, before + during),
@@ -64,10 +74,10 @@ def _softmax(report: CodeReport, bodies: Sequence[Body], head_size: int) -> Code
         masked_extra=max(0, masked.always_stalls - loop.stalls) if masked else 0,
         masked_mufu=masked.mufu if masked else loop.mufu,
         correction=correction.per_tile(correction.always_stalls),
-        mma=mma.per_tile(mma.always_stalls),
+        mma=mma_stalls(report),
         load=load.always_stalls,
         epilogue=EPILOGUE_STALLS[head_size],
-        turn=(handed[0] if handed else before, loop.p_arrivals[1]) if takes_turns else None,
+        turn=(handed[0] if handed else before, passed) if passed is not None else None,
     )
 
 
