@@ -22,6 +22,7 @@ from benchmarks.measure import Clock, Implementation, calls_for, rotation, time_
 from benchmarks.shapes import GROUPS, Shape, all_shapes, mask_name, select
 from tirx_attn.commands.arguments import parse_changes
 from tirx_attn.config import AttentionConfig
+from tirx_attn.hopper.plan import make_hopper_plan
 from tirx_attn.hopper.schedule import HopperSchedule
 from tirx_attn.runtime.files import write_atomic
 
@@ -41,6 +42,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--group", action="append", choices=sorted(GROUPS), help="shapes; repeatable")
     options = parser.parse_args(argv)
     shapes = select(all_shapes(), options.group or ())
+    try:
+        changes = {shape.name: schedules(shape.config, options.schedule) for shape in shapes}
+    except ValueError as error:
+        parser.error(str(error))
+    # What a shape has anyway is not compared with itself.
+    shapes = [shape for shape in shapes if len(set(changes[shape.name])) == 2]
+    if not shapes:
+        parser.error(f"--schedule {' '.join(options.schedule)}: the tuned kernels of all shapes have that")
+    if options.measure:
+        missing = {
+            str(path)
+            for shape in shapes
+            for path in files(options.measure, shape.config, options.schedule)
+            if not path.exists()
+        }
+        if missing:
+            parser.error(f"--measure: {min(missing)} is missing ({len(missing)} in all); --export makes them")
     if options.export:
         export_all(shapes, options.schedule, options.output)
     else:
@@ -48,26 +66,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def library(config: AttentionConfig, changes: Sequence[str]) -> str:
-    """File name of a kernel; one serves all lengths."""
-    knobs = "_".join(changes).replace("=", "") or "tuned"
-    return f"{config.dtype}_{mask_name(config)}_h{config.Hq}x{config.Hkv}_d{config.D}_{knobs}.so"
+def schedules(config: AttentionConfig, changes: Sequence[str]) -> tuple[HopperSchedule, HopperSchedule]:
+    """The tuned schedule of a problem, and the changed one.
+
+    Raises:
+        ValueError: a change is none, or the kernel cannot be made so.
+    """
+    tuned = make_hopper_plan(open_config(config)).schedule
+    changed = replace(tuned, **parse_changes(changes, HopperSchedule))
+    return tuned, make_hopper_plan(open_config(config), changed).schedule
+
+
+def files(folder: Path, config: AttentionConfig, changes: Sequence[str]) -> tuple[Path, Path]:
+    """Files of the tuned and of the changed kernel of a problem; one serves all lengths."""
+    knobs = "_".join(f"{name}{value}" for name, value in sorted(parse_changes(changes, HopperSchedule).items()))
+    stem = f"{config.dtype}_{mask_name(config)}_h{config.Hq}x{config.Hkv}_d{config.D}"
+    return folder / f"{stem}_tuned.so", folder / f"{stem}_{knobs}.so"
 
 
 def export_all(shapes: Sequence[Shape], changes: Sequence[str], folder: Path) -> None:
     """Write the libraries of all shapes; one that is there is kept."""
-    from tirx_attn.family import plan_for
     from tirx_attn.runtime.export import export
 
-    knobs = parse_changes(changes, HopperSchedule)
     folder.mkdir(parents=True, exist_ok=True)
     for shape in shapes:
-        config = open_config(shape.config)
-        tuned = plan_for(config, arch=ARCH).schedule
-        for names, schedule in (((), tuned), (changes, replace(tuned, **knobs))):
-            path = folder / library(config, names)
+        made = zip(files(folder, shape.config, changes), schedules(shape.config, changes), strict=True)
+        for path, schedule in made:
             if not path.exists():
-                export(config, path, (ARCH,), schedule=schedule)
+                export(open_config(shape.config), path, (ARCH,), schedule=schedule)
                 print(path, flush=True)
 
 
@@ -78,7 +104,8 @@ def measure(shapes: Sequence[Shape], changes: Sequence[str], folder: Path, outpu
     found: dict[str, Any] = {}
     for shape in shapes:
         problem = Problem.random(shape.config)
-        kernels = {name: ready(problem, folder, names) for name, names in (("tuned", ()), ("changed", changes))}
+        paths = files(folder, shape.config, changes)
+        kernels = {name: ready(problem, path) for name, path in zip(("tuned", "changed"), paths, strict=True)}
         times = by_turns(kernels, CudaClock())
         percent = 100 * (median(times["changed"]) / median(times["tuned"]) - 1)
         found[shape.name] = {**times, "percent": percent}
@@ -86,11 +113,11 @@ def measure(shapes: Sequence[Shape], changes: Sequence[str], folder: Path, outpu
         print(f"{shape.name}: {median(times['tuned']):.4f} ms, {' '.join(changes)} {percent:+.1f} %", flush=True)
 
 
-def ready(problem: Problem, folder: Path, changes: Sequence[str]) -> Implementation:
-    """A kernel of the folder, ready to run a problem."""
+def ready(problem: Problem, path: Path) -> Implementation:
+    """The kernel of a file, ready to run a problem."""
     import torch
 
-    kernel, out = load(folder / library(problem.config, changes)), torch.empty_like(problem.q)
+    kernel, out = load(path), torch.empty_like(problem.q)
     return Implementation(lambda: kernel(problem.q, problem.k, problem.v, out), lambda: out)
 
 

@@ -315,7 +315,7 @@ def test_every_variant_is_clean(each, causal):
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"o_stages": 1}, {"statistics": "tmem"}, {"pv_split": (32,) * 4}], ids=str)
 def test_tasks_without_keys_with_what_the_variants_add(changes):
-    """Sq=512, Skv=256: the rows of the second task see no key; for run-time lengths also where CTAs are persistent."""
+    """Sq=512, Skv=256: the rows of the first task see no key. A CTA takes one task."""
     for owner in ("correction", "softmax"):
         config = AttentionConfig(1, 512, 256, 1, 1, 128, True)
         tuned = variant("epilogue-" + owner).schedule(config)

@@ -34,7 +34,7 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(variants, "measure", lambda s, c: {**FIGURES, "time_us": TIMES.get(s.pv_split, 720.0)})
     monkeypatch.setattr(kernel, "build_kernel", lambda plan: plan)
     monkeypatch.setattr(proof, "check_structure", lambda func: proof.Step("structure", None, proof.PASSED, "clean"))
-    monkeypatch.setattr(proofs, "kernel_key", lambda func: f"{func.schedule} {func.config.is_causal}")
+    monkeypatch.setattr(proofs, "kernel_key", lambda func, is_causal: f"{func.schedule} {is_causal}")
     monkeypatch.setattr(proofs, "prove", prove)
     monkeypatch.setattr("tirx_attn.verify.require_simulator", lambda: None)
     return proved

@@ -15,7 +15,7 @@ def commands() -> list[str]:
 
 
 def test_the_page_has_both_how_tos():
-    assert sum(block["kind"] == "diff" for block in BLOCKS) == 5
+    assert sum(block["kind"] == "diff" for block in BLOCKS) == 6
     text = "\n".join(commands())
     for command in ("check", "mutants", "code", "model"):
         assert f"tirx-attn {command} " in text

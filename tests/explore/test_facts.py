@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from tests.explore.studied import BLOCKS, one, study, two
+from tirx_attn import AttentionConfig
+from tirx_attn.barriers.protocol import protocol
 from tirx_attn.explore import facts
-from tirx_attn.explore.layout import edges_of, lane_order
+from tirx_attn.explore.layout import edges_of, lane_order, memories
 from tirx_attn.explore.passing import merged, product, released_by
+from tirx_attn.schedule import make_plan
+
+CONFIG = AttentionConfig(1, 512, 512, 2, 2, 128)
 
 
 def test_edges_are_the_protocols():
@@ -58,6 +63,25 @@ def test_regions_name_the_edges_that_are_named_after_them():
     assert [edge.name for edge in edges_of("o1", table)] == ["o_ready"]
     assert [edge.name for edge in edges_of("p0", table)] == ["p_o_rescale", "p_ready_2"]
     assert edges_of("control", table) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "slots"),
+    [
+        ({}, {"q": 2, "kv": 3, "o": 2, "row_sum": 2, "s0": 1, "p1": 1}),
+        ({"o_stages": 1, "kv_stages": 4}, {"kv": 4, "o": 1}),
+        ({"statistics": "tmem"}, {"row_sum0": 1, "acc_scale1": 1, "o": 2}),
+    ],
+    ids=["tuned", "one_o_stage", "tmem"],
+)
+def test_regions_have_their_slots_and_the_edges_that_guard_them(changes, slots):
+    tuned = make_plan(CONFIG)
+    plan = make_plan(CONFIG, replace(tuned.schedule, **changes))
+    regions = {r["name"]: r for memory in memories(plan, protocol(plan)) for r in memory["regions"]}
+    assert {name: regions[name]["slots"] for name in slots} == slots
+    for name, region in regions.items():
+        if name.startswith("row_sum"):
+            assert region["note"] == "row_sum.full, row_sum.empty"
 
 
 def test_hopper_has_no_tensor_memory():

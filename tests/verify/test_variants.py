@@ -12,7 +12,7 @@ from tests.launches import LIMIT
 from tirx_attn import VARIANTS, variant
 from tirx_attn.kernel import build_kernel
 from tirx_attn.verify import attention_reference, expected_rescales, simulator
-from tirx_attn.verify.process import SimulatorError
+from tirx_attn.verify.process import SimulatorDied, SimulatorError
 from tirx_attn.verify.variants import (
     HEADS,
     Proof,
@@ -95,11 +95,17 @@ class TestVerdicts:
         proof = prove(None, False, time_limit=1.0, key="k")
         assert (proof.clean, proof.racecheck, proof.findings) == (False, "review", ("racecheck: S",))
 
-    @pytest.mark.parametrize("error", [SimulatorError("executor deadlock"), TimeoutError("600 s")])
-    def test_an_error(self, monkeypatch, error):
+    @pytest.mark.parametrize(
+        ("error", "verdict"),
+        [
+            (SimulatorError("executor deadlock"), "error"),
+            (SimulatorDied("killed"), "died"),
+            (TimeoutError("600 s"), "timed out"),
+        ],
+    )
+    def test_an_error(self, monkeypatch, error, verdict):
         fake(monkeypatch, raises=error)
         proof = prove(None, False, time_limit=1.0, key="k")
-        verdict = "timed out" if isinstance(error, TimeoutError) else "error"
         assert (proof.clean, proof.racecheck, proof.numbers) == (False, verdict, "clean")
         assert proof.is_settled == (verdict == "error")
         assert proof.findings == (f"racecheck: {error}",)
@@ -138,7 +144,7 @@ class TestRecord:
 @pytest.mark.slow
 def test_the_key_is_that_of_the_kernel():
     schedules = [each.schedule(problem(True)) for each in (variant("pv-64-64"), variant("pv-32-96"))]
-    keys = [kernel_key(build_kernel(proof_plan(schedule, True))) for schedule in (*schedules, schedules[0])]
+    keys = [kernel_key(build_kernel(proof_plan(schedule, True)), True) for schedule in (*schedules, schedules[0])]
     assert keys[0] == keys[2] != keys[1]
 
 

@@ -154,7 +154,8 @@ def _smem(problem: Problem) -> Table:
 
 def _tmem(tmem: TmemPlan) -> Table:
     made = _regions(f"Tensor memory, {tmem.columns} columns of 128 lanes x 32 bit", "columns", tmem.regions)
-    made.caption = "P aliases the upper half of its own S"
+    lies_over = tmem.p[0].start < tmem.s[0].end
+    made.caption = "P aliases the upper half of its own S" if lies_over else "P lies beside S and O"
     if tmem.acc_scale:
         made.caption += "; acc_scale and row_sum, where they are here, scores that are in registers by then"
     return made

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tirx_attn.commands.arguments import Problem
 from tirx_attn.commands.output import Reporter
+from tirx_attn.family import AnyPlan, build_planned
 from tirx_attn.schedule import Plan
 from tirx_attn.verify import PROBES, RESCALE_PROBES, ErrorVerdict, gpu, simulated_plan, simulator
 from tirx_attn.verify.probes import Probe
@@ -71,9 +72,7 @@ def planned(runs: Sequence[str] = RUNS) -> list[tuple[str, str | None]]:
     return [("structure", None), *((name, key) for name in RUNS if name in runs for key in INPUTS)]
 
 
-def prove(
-    func: Any, problem: Problem, reporter: Reporter, time_limit: float, runs: Sequence[str] = RUNS
-) -> list[Step]:
+def prove(func: Any, problem: Problem, reporter: Reporter, time_limit: float, runs: Sequence[str] = RUNS) -> list[Step]:
     """Take all steps on a PrimFunc.
 
     Nothing runs on the simulator after a failed structural check, or after a step that passed its time limit.
@@ -97,11 +96,14 @@ def verdict(steps: list[Step]) -> str:
     return next((status for status in (FAILED, SKIPPED) if status in found), PASSED)
 
 
-def _steps(
-    func: Any, problem: Problem, reporter: Reporter, time_limit: float, runs: Sequence[str]
-) -> Iterator[Step]:
+def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float, runs: Sequence[str]) -> Iterator[Step]:
     with reporter.step("structural check"):
         structure = check_structure(func)
+        following = from_task_to_task(problem) if structure.status == PASSED else None
+        if following is not None:
+            seconds = structure.seconds
+            structure = check_structure(build_planned(following))
+            structure.seconds += seconds
     yield structure
     if not problem.family.simulated:
         yield from _on_gpu(problem, structure.status == PASSED, reporter, time_limit, runs)
@@ -163,6 +165,18 @@ def _on_gpu(
                     skipped = f"{name} on {key} failed"
                 step.seconds, step.build_seconds = time.perf_counter() - started, build_seconds
             yield step
+
+
+def from_task_to_task(problem: Problem) -> AnyPlan | None:
+    """The plan with half as many CTAs as tasks, where each CTA would take one task and can go on to another.
+
+    So what a CTA hands from task to task is played too. None where there is no such plan, or the problem's own is one.
+    """
+    plan = problem.plan
+    if not plan.is_persistent or plan.tasks_per_cta != 1 or plan.tasks is None or plan.tasks < 2:
+        return None
+    schedule: Any = replace(plan.schedule, persistent_ctas=plan.tasks // 2)
+    return replace(plan, schedule=schedule)
 
 
 def _simulation(problem: Problem) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -170,6 +171,8 @@ def _record(path: Path | None, simulate: bool) -> Record:
 
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         raise ArgumentError(f"--output {path}: allowed are files in a folder that exists")
+    if path is not None and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ArgumentError(f"--output {path}: {path.parent} may not be written to, allowed are folders that may")
     try:
         made = Record(path)
     except (OSError, ValueError) as error:
@@ -222,7 +225,7 @@ class _Bench:
         structure = proof.check_structure(func)
         faults = tuple(f"structure: {each['message'].splitlines()[0]}" for each in structure.findings)
         verdict = CLEAN if structure.status == proof.PASSED else structure.figures.get("verdict", proof.FAILED)
-        key = kernel_key(func)
+        key = kernel_key(func, is_causal)
         found: Proof | None = self._record.find(key) if verdict == CLEAN else None
         if found is None and verdict == CLEAN and self._limit is not None:
             found = prove(func, is_causal, time_limit=self._limit, notes=note, key=key)

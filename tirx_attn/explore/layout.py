@@ -62,12 +62,12 @@ def memories(plan: AnyPlan, table: Protocol) -> list[dict[str, Any]]:
         "title": "Shared memory",
         "unit": "bytes",
         "limit": plan.target.smem_bytes,
-        "regions": _regions(plan.smem.regions, table),
+        "regions": _regions(plan.smem.regions, table, plan.schedule),
     }
     tmem = getattr(plan, "tmem", None)
     maps = [smem]
     if tmem is not None:
-        regions = _regions(tmem.regions, table)
+        regions = _regions(tmem.regions, table, plan.schedule)
         maps.append(
             {"key": "tmem", "title": "Tensor memory", "unit": "columns", "limit": tmem.columns, "regions": regions}
         )
@@ -93,8 +93,11 @@ def registers(plan: AnyPlan) -> dict[str, Any]:
     }
 
 
-def _regions(regions: tuple[Region, ...], table: Protocol) -> list[dict[str, Any]]:
-    """Regions by start. What lies over an earlier one of the plan is in a layer of its own."""
+def _regions(regions: tuple[Region, ...], table: Protocol, schedule: Any) -> list[dict[str, Any]]:
+    """Regions by start. What lies over an earlier one of the plan is in a layer of its own.
+
+    A region has as many slots as a knob says, else as its edges have stages.
+    """
     made: list[dict[str, Any]] = []
     placed: list[Region] = []
     for region in regions:
@@ -103,7 +106,11 @@ def _regions(regions: tuple[Region, ...], table: Protocol) -> list[dict[str, Any
         under = [other.name for other in placed if region.start < other.end and other.start < region.end]
         placed.append(region)
         edges = edges_of(region.name, table)
-        slots = max((edge.stages for edge in edges if "." in edge.name and region.size % edge.stages == 0), default=1)
+        of_a_stage = region.name[-1].isdigit()
+        stages = [
+            edge.stages for edge in edges if "." in edge.name and not of_a_stage and region.size % edge.stages == 0
+        ]
+        slots = getattr(schedule, f"{region.name}_stages", max(stages, default=1))
         made.append(
             {
                 "name": region.name,
@@ -119,7 +126,8 @@ def _regions(regions: tuple[Region, ...], table: Protocol) -> list[dict[str, Any
 
 
 def edges_of(region: str, table: Protocol) -> list[Edge]:
-    """Edges named after a region: of shared memory those of its pipeline, of a stage in tensor memory single ones."""
+    """Edges named after a region: those of its pipeline, and of a stage in tensor memory single ones too."""
     name = region.rstrip("0123456789")
-    named = [edge for edge in table.edges if edge.name.partition(".")[0] == name or edge.name.startswith(f"{name}_")]
-    return [edge for edge in named if ("." in edge.name) == (name == region)]
+    own = [edge for edge in table.edges if edge.name.partition(".")[0] == name]
+    prefixed = [edge for edge in table.edges if edge.name.startswith(f"{name}_") and edge not in own]
+    return own + [edge for edge in prefixed if ("." in edge.name) == (name == region)]

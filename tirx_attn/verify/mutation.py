@@ -21,7 +21,7 @@ BASES = {
     ),
 }  # fmt: skip
 """Kernels that are mutated: one of each epilogue owner, and one of what variants.py adds to the protocol. Together they
-have every edge, and every value of the knobs that change an edge or the order of the products.
+have every edge, both places of the statistics, one and two staging tiles, and both orders of the products.
 """
 
 PROBLEM = AttentionConfig(B=1, Sq=1024, Skv=512, Hq=1, Hkv=1, D=128)

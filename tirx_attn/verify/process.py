@@ -32,6 +32,10 @@ class SimulatorError(RuntimeError):
     """The simulator refused the kernel or failed on it: an unsupported form, a deadlock, a bad access."""
 
 
+class SimulatorDied(SimulatorError):
+    """The simulator's process ended in the middle of a run: for want of memory, say. No word on the kernel."""
+
+
 class SimulatorProcess:
     """Parent's side of the child process of `worker.py`."""
 
@@ -90,7 +94,7 @@ class SimulatorProcess:
                 self.close()
                 if isinstance(error, TimeoutError):
                     raise
-                raise SimulatorError(f"{kind}: the simulator's process died while {phase}; {self._tail()}") from error
+                raise SimulatorDied(f"{kind}: the simulator's process died while {phase}; {self._tail()}") from error
             except BaseException:  # an interrupt must not leave a half-read answer behind
                 self.close()
                 raise

@@ -19,7 +19,7 @@ from tirx_attn.schedule import Plan, Schedule, make_plan
 from tirx_attn.verify import simulator
 from tirx_attn.verify.attention import simulated_plan
 from tirx_attn.verify.probes import PROBES, Probe
-from tirx_attn.verify.process import Notes, SimulatorError
+from tirx_attn.verify.process import Notes, SimulatorDied, SimulatorError
 from tirx_attn.verify.reference import Array, ErrorVerdict
 from tirx_attn.verify.rescale import RESCALE_PROBES
 
@@ -32,7 +32,7 @@ HEADS = {
 
 CHECKERS = ("synccheck", "racecheck")
 
-TIMED_OUT = "timed out"
+TIMED_OUT, DIED = "timed out", "died"
 
 _VERSIONED = ("apache-tvm", "tirx-harness", "numpy")
 
@@ -70,7 +70,7 @@ class Proof:
 
     Attributes:
         kernel: `kernel_key`.
-        numbers, synccheck, racecheck: "clean", "timed out", or what else was found.
+        numbers, synccheck, racecheck: "clean", "timed out", "died" (the simulator's process), or what else was found.
         error: largest error of a head as a part of what the rule allows it; None where there are no numbers.
         findings: what was reported, in a line each.
     """
@@ -88,15 +88,17 @@ class Proof:
 
     @property
     def is_settled(self) -> bool:
-        """Every run ended."""
-        return TIMED_OUT not in (self.numbers, self.synccheck, self.racecheck)
+        """Every run ended with a verdict, which a timeout and a process that died are not."""
+        return not {TIMED_OUT, DIED} & {self.numbers, self.synccheck, self.racecheck}
 
 
-def kernel_key(func: Any, arch: str = "sm_100a") -> str:
+def kernel_key(func: Any, is_causal: bool, arch: str = "sm_100a") -> str:
     """What a proof is about: the CUDA text of a kernel, the inputs, and the packages that judge it."""
     versions = [f"{name} {importlib.metadata.version(name)}" for name in _VERSIONED]
-    parts = [generate_cuda(func, arch), *HEADS, *versions]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    made = hashlib.sha256("\n".join([generate_cuda(func, arch), *HEADS, *versions]).encode())
+    for array in joined(inputs(is_causal)).values():
+        made.update(np.ascontiguousarray(array).tobytes())
+    return made.hexdigest()
 
 
 def prove(func: Any, is_causal: bool, *, time_limit: float, notes: Notes | None = None, key: str = "") -> Proof:
@@ -134,11 +136,13 @@ def prove(func: Any, is_causal: bool, *, time_limit: float, notes: Notes | None 
             findings.append(f"{checker}: {error}")
     if worst is not None and not np.isfinite(worst):
         worst = None
-    return Proof(key or kernel_key(func), **found, error=worst, findings=tuple(findings))
+    return Proof(key or kernel_key(func, is_causal), **found, error=worst, findings=tuple(findings))
 
 
 def _verdict(error: Exception) -> str:
-    return TIMED_OUT if isinstance(error, TimeoutError) else "error"
+    if isinstance(error, TimeoutError):
+        return TIMED_OUT
+    return DIED if isinstance(error, SimulatorDied) else "error"
 
 
 class Record:

@@ -19,7 +19,7 @@ BLACKWELL_KNOBS: dict[str, tuple[Changes, ...]] = {
     "stagger": ({"stagger": False}, {"stagger": True}),
     "emulated_pairs": tuple({"emulated_pairs": (n, n, n, n)} for n in range(5)),
     "kv_stages": tuple({"kv_stages": n} for n in range(2, 9)),
-    "o_stages": ({"o_stages": 1}, {"o_stages": 1, "kv_stages": 4}),
+    "o_stages": ({"o_stages": 1}, *({"o_stages": 1, "kv_stages": n} for n in (4, 8))),
     "mma_order": tuple({"mma_order": order} for order in MMA_ORDERS),
     "rescale": tuple({"rescale": when} for when in RESCALES),
     "rescale_columns": tuple({"rescale_columns": n} for n in (16, 32, 64)),
