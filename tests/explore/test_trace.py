@@ -18,8 +18,13 @@ def complete(events, pid, tid):
     return sorted((e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == (pid, tid)), key=lambda e: e["ts"])
 
 
+def ns(microseconds):
+    """As Perfetto reads a time: cut to whole ns."""
+    return int(microseconds * 1000.0)
+
+
 def holds(event, arrow):
-    return event["ts"] <= arrow["ts"] < event["ts"] + event["dur"]
+    return ns(event["ts"]) <= ns(arrow["ts"]) <= ns(event["ts"]) + ns(event["dur"])
 
 
 def test_processes_are_kernels_and_threads_are_lanes():
@@ -40,14 +45,14 @@ def test_spans_of_a_thread_follow_each_other():
     for tid, lane in threads(events, 1).items():
         spans = complete(events, 1, tid)
         assert spans, lane
-        assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-9 for a, b in pairwise(spans)), lane
+        assert all(ns(a["ts"]) + ns(a["dur"]) <= ns(b["ts"]) for a, b in pairwise(spans)), lane
         for event in spans:
-            assert event["dur"] * clock == pytest.approx(event["args"]["cycles"])
-        ends[lane] = (sum(event["dur"] for event in spans), spans[-1]["ts"] + spans[-1]["dur"])
+            assert event["dur"] * clock == pytest.approx(event["args"]["cycles"], abs=2.0)
+        ends[lane] = (sum(ns(event["dur"]) for event in spans), ns(spans[-1]["ts"]) + ns(spans[-1]["dur"]))
     # roles have no gaps: what they do and wait for is all of their time
     for role in ("load", "mma", "softmax 0", "softmax 1"):
-        assert ends[role][0] == pytest.approx(ends[role][1])
-    assert max(end for _, end in ends.values()) * clock == pytest.approx(study().timeline.end)
+        assert ends[role][0] == ends[role][1]
+    assert max(end for _, end in ends.values()) * clock / 1e3 == pytest.approx(study().timeline.end, abs=2.0)
 
 
 def test_waits_name_their_edge_and_who_ended_them():
@@ -78,4 +83,4 @@ def test_arrows_lead_from_what_ended_a_wait_to_the_wait():
         assert lane == wait["args"]["by"]
         # 60 more from the last arrival to the waiting warp
         later = (wait["ts"] + wait["dur"] - cause["ts"] - cause["dur"]) * to_cycles
-        assert later == pytest.approx(latency.get(lane, 0.0) + 60.0)
+        assert later == pytest.approx(latency.get(lane, 0.0) + 60.0, abs=4.0)  # two times in whole ns

@@ -9,12 +9,17 @@ from tirx_attn.explore.passing import WAIT
 NEAR = 1e-6
 """Cycles within which two times are one."""
 
+CUT = 1e-4
+"""µs that are added to each time. Perfetto cuts times to whole ns, and drops a span that then begins before the end of
+the one before it.
+"""
+
 
 def trace_events(document: dict[str, Any]) -> dict[str, Any]:
     """A JSON object format trace of a document (`facts.document`): one process a kernel, one thread a lane.
 
-    Times are µs of the model's clock; `args` have them in cycles. An arrow (flow) leads from what let a waiting role go
-    to the wait.
+    Times are µs of the model's clock, in whole ns; `args` have them in cycles. An arrow (flow) leads from what let a
+    waiting role go to the wait.
     """
     events: list[dict[str, Any]] = []
     for pid, side in enumerate(document["sides"], start=1):
@@ -24,7 +29,7 @@ def trace_events(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _side(pid: int, title: str, side: dict[str, Any]) -> list[dict[str, Any]]:
-    time, to_us = side["time"], 1 / (side["prediction"]["clock_ghz"] * 1e3)
+    time, clock_ghz = side["time"], side["prediction"]["clock_ghz"]
     lanes = [*time["lanes"], *time["without_role"]]
     threads = {lane: number for number, lane in enumerate(lanes, start=1)}
     name = f"{side['name']}: {title}, {side['origin']}"
@@ -38,14 +43,15 @@ def _side(pid: int, title: str, side: dict[str, Any]) -> list[dict[str, Any]]:
         by_lane[span["lane"]].append(span)
     for number, span in enumerate(time["spans"]):
         where = {"pid": pid, "tid": threads[span["lane"]]}
+        start, end = _whole_ns(span, clock_ghz)
         is_wait = span["what"] == WAIT
         event = {
             **where,
             "ph": "X",
             "cat": WAIT if is_wait else "work",
             "name": f"wait {span['edge']}" if is_wait else span["what"],
-            "ts": span["start"] * to_us,
-            "dur": (span["end"] - span["start"]) * to_us,
+            "ts": start / 1e3 + CUT,
+            "dur": (end - start) / 1e3 + CUT,
             "args": {
                 "cycles": span["end"] - span["start"],
                 **{key: span[key] for key in ("edge", "by", "detail", "role", "queued") if span.get(key)},
@@ -56,8 +62,8 @@ def _side(pid: int, title: str, side: dict[str, Any]) -> list[dict[str, Any]]:
         if cause is not None:
             flow = {"cat": "release", "name": span["edge"], "id": pid * 1_000_000 + number}
             source = {"pid": pid, "tid": threads[cause["lane"]]}
-            events.append({**flow, **source, "ph": "s", "ts": _late(cause) * to_us})
-            events.append({**flow, **where, "ph": "f", "bp": "e", "ts": _late(span) * to_us})
+            events.append({**flow, **source, "ph": "s", "ts": _late(*_whole_ns(cause, clock_ghz))})
+            events.append({**flow, **where, "ph": "f", "bp": "e", "ts": _late(start, end)})
     return events
 
 
@@ -70,6 +76,10 @@ def _cause(wait: dict[str, Any], spans: list[dict[str, Any]]) -> dict[str, Any] 
     return max(exact or before, key=lambda span: span["end"], default=None)
 
 
-def _late(span: dict[str, Any]) -> float:
-    """A time just before a span's end: Perfetto ties an arrow to the span that holds its time."""
-    return span["end"] - min((span["end"] - span["start"]) / 2, 0.5)
+def _whole_ns(span: dict[str, Any], clock_ghz: float) -> tuple[int, int]:
+    return round(span["start"] / clock_ghz), round(span["end"] / clock_ghz)
+
+
+def _late(start: int, end: int) -> float:
+    """A time just before a span's end, in µs: Perfetto ties an arrow to the span that holds its time."""
+    return max(start, end - 1) / 1e3 + CUT
