@@ -95,6 +95,12 @@ CONFIGURATIONS = (
 )
 """The default schedule on each kind of problem, and small persistent grids in which every phase wraps."""
 
+VARIED: dict[str, Any] = {
+    "statistics": "tmem", "pv_split": (32, 32, 32, 32), "kv_stages": 4, "o_stages": 1, "rescale": "always",
+    "mma_order": "by_product",
+}  # fmt: skip
+"""What variants.py adds to the protocol, as far as it goes together."""
+
 KNOBS = (
     _proved(
         "full_other_knobs",
@@ -116,32 +122,8 @@ KNOBS = (
         epilogue_owner="correction",
         kv_stages=2,
     ),
-    _by_head(
-        _proved(
-            "full_variants",
-            (1, 256, 384, 2, 2, 128),
-            persistent_ctas=1,
-            statistics="tmem",
-            pv_split=(32, 32, 32, 32),
-            kv_stages=4,
-            o_stages=1,
-            rescale="always",
-            mma_order="by_product",
-        )
-    ),
-    _by_head(
-        _proved(
-            "causal_variants",
-            (1, 256, 384, 2, 2, 128),
-            True,
-            statistics="tmem",
-            pv_split=(32, 32, 32, 32),
-            kv_stages=4,
-            o_stages=1,
-            rescale="always",
-            mma_order="by_product",
-        )
-    ),
+    _by_head(_proved("full_variants", (1, 256, 384, 2, 2, 128), persistent_ctas=1, **VARIED)),
+    _by_head(_proved("causal_variants", (1, 256, 384, 2, 2, 128), True, **VARIED)),
     _by_head(
         _proved(
             "full_d64_variants",

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.cases import VARIED
 from tests.cuda_text import Kernel, evaluate
 from tests.kernel_facts import (
     ARRIVALS,
@@ -59,17 +60,7 @@ PLANS = {
             emulated_pairs=(4, 4, 4, 4),
         ),
     ),
-    "full_variants": make_plan(
-        FULL,
-        Schedule(
-            statistics="tmem",
-            pv_split=(32, 32, 32, 32),
-            kv_stages=4,
-            o_stages=1,
-            rescale="always",
-            mma_order="by_product",
-        ),
-    ),
+    "full_variants": make_plan(FULL, Schedule(**VARIED)),
     "causal_variants": make_plan(
         CAUSAL, Schedule(statistics="tmem", pv_split=(32, 64, 32), o_stages=1, epilogue_owner="softmax")
     ),

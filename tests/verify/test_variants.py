@@ -12,9 +12,9 @@ from tests.launches import LIMIT
 from tirx_attn import VARIANTS, variant
 from tirx_attn.kernel import build_kernel
 from tirx_attn.verify import attention_reference, expected_rescales, simulator
+from tirx_attn.verify.inputs import INPUTS
 from tirx_attn.verify.process import SimulatorDied, SimulatorError
 from tirx_attn.verify.variants import (
-    HEADS,
     Proof,
     Record,
     inputs,
@@ -36,7 +36,7 @@ def test_one_head_rescales_in_every_block_and_one_in_none(causal):
     assert arrays["Q"].shape == (1, 256, 3, 128)
     assert arrays["K"].shape == arrays["V"].shape == (1, 384, 3, 128)
     found = expected_rescales(arrays["Q"], arrays["K"], config)
-    ordinary, every, never = (found[0, head] for head in range(len(HEADS)))
+    ordinary, every, never = (found[0, head] for head in range(len(INPUTS)))
     assert not never.any()
     assert every[255].tolist() == [False, True, True]  # the last query sees all three blocks
     assert ordinary.sum() < every.sum() / 2
@@ -54,7 +54,7 @@ def test_each_head_is_judged_by_itself():
     arrays = joined(probes)
     o, _ = attention_reference(*(arrays[name] for name in "QKV"))
     o = o.astype(np.float16)
-    assert {name: verdict.ok for name, verdict in judged(probes, o).items()} == dict.fromkeys(HEADS, True)
+    assert {name: verdict.ok for name, verdict in judged(probes, o).items()} == dict.fromkeys(INPUTS, True)
     o[0, 7, 2, 3] += np.float16(0.1)
     assert [verdict.ok for verdict in judged(probes, o).values()] == [True, True, False]
 

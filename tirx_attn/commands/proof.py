@@ -11,18 +11,11 @@ from tirx_attn.commands.arguments import Problem
 from tirx_attn.commands.output import Reporter
 from tirx_attn.family import AnyPlan, build_planned
 from tirx_attn.schedule import Plan
-from tirx_attn.verify import PROBES, RESCALE_PROBES, ErrorVerdict, gpu, simulated_plan, simulator
+from tirx_attn.verify import ErrorVerdict, gpu, simulated_plan, simulator
+from tirx_attn.verify.inputs import CHECKERS, INPUTS
 from tirx_attn.verify.probes import Probe
 from tirx_attn.verify.process import SimulatorError, SimulatorUnavailable, require_simulator
 
-INPUTS = {
-    "ordinary data": PROBES["random"],
-    "rescale in every block": RESCALE_PROBES["rescale_every"],
-    "rescale in no block": RESCALE_PROBES["rescale_never"],
-}
-"""What a kernel is proved on. The checkers see the paths that an input takes, so both outcomes are among them."""
-
-CHECKERS = ("synccheck", "racecheck")
 RUNS = ("numbers", *CHECKERS)
 """The steps that run the kernel, behind the structural check."""
 

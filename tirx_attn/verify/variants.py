@@ -18,19 +18,10 @@ from tirx_attn.runtime.files import write_atomic
 from tirx_attn.schedule import Plan, Schedule, make_plan
 from tirx_attn.verify import simulator
 from tirx_attn.verify.attention import simulated_plan
-from tirx_attn.verify.probes import PROBES, Probe
+from tirx_attn.verify.inputs import CHECKERS, INPUTS
+from tirx_attn.verify.probes import Probe
 from tirx_attn.verify.process import Notes, SimulatorDied, SimulatorError
 from tirx_attn.verify.reference import Array, ErrorVerdict
-from tirx_attn.verify.rescale import RESCALE_PROBES
-
-HEADS = {
-    "ordinary data": PROBES["random"],
-    "rescale in every block": RESCALE_PROBES["rescale_every"],
-    "rescale in no block": RESCALE_PROBES["rescale_never"],
-}
-"""What the heads of the launch hold, one each."""
-
-CHECKERS = ("synccheck", "racecheck")
 
 TIMED_OUT, DIED = "timed out", "died"
 
@@ -39,7 +30,7 @@ _VERSIONED = ("apache-tvm", "tirx-harness", "numpy")
 
 def problem(is_causal: bool) -> AttentionConfig:
     """Two query tiles and three key blocks for each of the heads."""
-    return AttentionConfig(1, 256, 384, len(HEADS), len(HEADS), 128, is_causal)
+    return AttentionConfig(1, 256, 384, len(INPUTS), len(INPUTS), 128, is_causal)
 
 
 def proof_plan(schedule: Schedule, is_causal: bool) -> Plan:
@@ -49,9 +40,9 @@ def proof_plan(schedule: Schedule, is_causal: bool) -> Plan:
 
 
 def inputs(is_causal: bool) -> dict[str, Probe]:
-    """One probe of a single head for each of HEADS."""
+    """One probe of a single head for each of INPUTS."""
     config = replace(problem(is_causal), Hq=1, Hkv=1)
-    return {name: make(config) for name, make in HEADS.items()}
+    return {name: make(config) for name, make in INPUTS.items()}
 
 
 def joined(probes: dict[str, Probe]) -> dict[str, Array]:
@@ -95,7 +86,7 @@ class Proof:
 def kernel_key(func: Any, is_causal: bool, arch: str = "sm_100a") -> str:
     """What a proof is about: the CUDA text of a kernel, the inputs, and the packages that judge it."""
     versions = [f"{name} {importlib.metadata.version(name)}" for name in _VERSIONED]
-    made = hashlib.sha256("\n".join([generate_cuda(func, arch), *HEADS, *versions]).encode())
+    made = hashlib.sha256("\n".join([generate_cuda(func, arch), *INPUTS, *versions]).encode())
     for array in joined(inputs(is_causal)).values():
         made.update(np.ascontiguousarray(array).tobytes())
     return made.hexdigest()
