@@ -6,9 +6,7 @@ on it and shares its MUFU and its issue slot with the others. The tensor pipe an
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,6 +14,7 @@ import simpy
 
 from tirx_attn.analysis.timeline import moments as m
 from tirx_attn.analysis.timeline import trace as t
+from tirx_attn.analysis.timeline.actors import Actor, Product, Slot
 from tirx_attn.analysis.timeline.figures import Work
 from tirx_attn.analysis.timeline.machine import Machine
 from tirx_attn.analysis.timeline.moments import ISSUE, MUFU, START, TENSOR, TMA, Moment, Span, Stall, Timeline
@@ -27,37 +26,6 @@ QUERIES = "q_load.full"
 """Edge of the tiles that come from memory: K and V are in L2, where other CTAs have brought them."""
 
 Steps = Generator[simpy.Event, Any, None]
-
-
-@dataclass
-class _Slot:
-    count: int
-    pending: int
-    bytes: int = 0
-    complete: list[Moment] = field(default_factory=list)
-    by: list[str] = field(default_factory=list)
-    waiting: list[Any] = field(default_factory=list)
-
-
-@dataclass
-class _Product:
-    cycles: float
-    moment: Moment
-    writes: str
-    is_done: bool = False
-    done: Moment = START
-    then: list[Callable[[Moment], None]] = field(default_factory=list)
-
-
-class _Actor:
-    def __init__(self, role: str, program: Sequence[tuple[Work, t.Step]]):
-        self.role, self.program = role, program
-        self.moment: Moment = START
-        self.queue: deque[_Product] = deque()
-        self.latest: _Product | None = None
-        self.groups: list[_Product | None] = []
-        self.started: Any = None
-        self.stored: Moment = START
 
 
 def replay(
@@ -86,9 +54,9 @@ class _Player:
     ):
         self.env = simpy.Environment()
         self.machine, self.found = machine, Timeline()
-        self.slots = {key: _Slot(count, count) for key, count in arrivals.items()}
-        self.named = {number: _Slot(count, count) for number, count in threads.items()}
-        self.actors = [_Actor(role, program) for role, program in programs.items()]
+        self.slots = {key: Slot(count, count) for key, count in arrivals.items()}
+        self.named = {number: Slot(count, count) for number, count in threads.items()}
+        self.actors = [Actor(role, program) for role, program in programs.items()]
         self.mufu_free = self.issue_free = self.tma_free = self.store_free = 0.0
         self.work_to_do: Any = self.env.event()
         self.turn = 0
@@ -103,7 +71,7 @@ class _Player:
 
     # -- actors ------------------------------------------------------------------------------------------------------
 
-    def _run(self, actor: _Actor) -> Steps:
+    def _run(self, actor: Actor) -> Steps:
         for work, step in actor.program:
             if work.stalls:
                 yield from self._work(actor, work, step)
@@ -111,7 +79,7 @@ class _Player:
             if handler is not None:
                 yield from handler(self, actor, step) or ()
 
-    def _work(self, actor: _Actor, work: Work, step: t.Step) -> Steps:
+    def _work(self, actor: Actor, work: Work, step: t.Step) -> Steps:
         start, queued = self.env.now, 0.0
         cycles = work.stalls * self.machine.dilation
         pieces = max(1, round(cycles / QUANTUM)) if work.mufu else 1
@@ -138,14 +106,14 @@ class _Player:
     def _until(self, time: float) -> Any:
         return self.env.timeout(max(0.0, time - self.env.now))
 
-    def _pause(self, actor: _Actor, cycles: float, label: str) -> Steps:
+    def _pause(self, actor: Actor, cycles: float, label: str) -> Steps:
         start = self.env.now
         yield self.env.timeout(cycles)
         actor.moment = (self.env.now, actor.moment, label)
         if cycles:
             self.found.spans.append(Span(actor.role, label, start, self.env.now))
 
-    def _block(self, actor: _Actor, slot: _Slot, phase: int, edge: str, latency: float) -> Steps:
+    def _block(self, actor: Actor, slot: Slot, phase: int, edge: str, latency: float) -> Steps:
         """Wait for a phase; who arrived last decides when it ends."""
         if phase < 0:
             return
@@ -161,26 +129,26 @@ class _Player:
             actor.moment = (self.env.now, done, f"edge {edge}")
             self.found.stalls.append(Stall(actor.role, edge, start, self.env.now, slot.by[phase], done[0]))
 
-    def _wait(self, actor: _Actor, step: t.Step) -> Steps:
+    def _wait(self, actor: Actor, step: t.Step) -> Steps:
         return self._block(actor, self.slots[step.edge, step.slot], step.phase, step.edge, self.machine.edge)
 
-    def _sync(self, actor: _Actor, step: t.Step) -> Steps:
+    def _sync(self, actor: Actor, step: t.Step) -> Steps:
         slot = self.named[step.slot]
         self._count(slot, step.amount, actor.moment, actor.role)
         yield from self._block(actor, slot, step.phase, step.edge, self.machine.named)
 
-    def _signal(self, actor: _Actor, step: t.Step) -> None:
+    def _signal(self, actor: Actor, step: t.Step) -> None:
         self._count(self.named[step.slot], step.amount, actor.moment, actor.role)
 
-    def _arrive(self, actor: _Actor, step: t.Step) -> None:
+    def _arrive(self, actor: Actor, step: t.Step) -> None:
         self._count(self.slots[step.edge, step.slot], step.amount, (self.env.now, actor.moment, ""), actor.role)
 
-    def _expect(self, actor: _Actor, step: t.Step) -> None:
+    def _expect(self, actor: Actor, step: t.Step) -> None:
         slot = self.slots[step.edge, step.slot]
         slot.bytes += step.bytes
         self._count(slot, step.amount, actor.moment, actor.role)
 
-    def _count(self, slot: _Slot, arrivals: int, moment: Moment, by: str) -> None:
+    def _count(self, slot: Slot, arrivals: int, moment: Moment, by: str) -> None:
         slot.pending -= arrivals
         if slot.pending == 0 and slot.bytes == 0:
             slot.pending = slot.count
@@ -192,7 +160,7 @@ class _Player:
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
-    def _load(self, actor: _Actor, step: t.Step) -> None:
+    def _load(self, actor: Actor, step: t.Step) -> None:
         slot, busy = self.slots[step.edge, step.slot], step.amount / self.machine.tma_bytes
         begin = max(self.env.now, self.tma_free)
         self.tma_free = begin + busy
@@ -208,29 +176,29 @@ class _Player:
 
         self._until(landed).callbacks.append(land)
 
-    def _store(self, actor: _Actor, step: t.Step) -> None:
+    def _store(self, actor: Actor, step: t.Step) -> None:
         begin = max(self.env.now, self.store_free)
         self.store_free = begin + step.amount / self.machine.tma_bytes
         done = self.store_free + self.machine.store_latency
         self.found.spans.append(Span(m.TMA_STORE, m.STORE, begin, self.store_free, role=actor.role, done=done))
         actor.stored = (done, actor.moment, "TMA store")
 
-    def _drain(self, actor: _Actor, step: t.Step) -> Steps:
+    def _drain(self, actor: Actor, step: t.Step) -> Steps:
         start = self.env.now
         yield self._until(actor.stored[0])
         actor.moment = actor.stored
         self.found.spans.append(Span(actor.role, m.DRAIN, start, self.env.now))
 
-    def _read_wait(self, actor: _Actor, step: t.Step) -> Steps:
+    def _read_wait(self, actor: Actor, step: t.Step) -> Steps:
         return self._pause(actor, self.machine.tmem_read, m.TMEM_READ)
 
-    def _write_wait(self, actor: _Actor, step: t.Step) -> Steps:
+    def _write_wait(self, actor: Actor, step: t.Step) -> Steps:
         return self._pause(actor, self.machine.tmem_write, m.TMEM_WRITE)
 
     # -- products ----------------------------------------------------------------------------------------------------
 
-    def _product(self, actor: _Actor, step: t.Step) -> Steps:
-        product = _Product(step.amount / self.machine.flops, (self.env.now, actor.moment, ""), step.edge)
+    def _product(self, actor: Actor, step: t.Step) -> Steps:
+        product = Product(step.amount / self.machine.flops, (self.env.now, actor.moment, ""), step.edge)
         actor.queue.append(product)
         actor.latest = product
         if not self.work_to_do.triggered:
@@ -267,7 +235,7 @@ class _Player:
             self.found.spans.append(Span(TENSOR, m.PRODUCT, start, before[0], product.writes, actor.role, done=done))
             self._finish(product, before)
 
-    def _finish(self, product: _Product, moment: Moment) -> None:
+    def _finish(self, product: Product, moment: Moment) -> None:
         done: Moment = (moment[0] + self.machine.fill, moment, f"{TENSOR} latency")
 
         def tell(_: Any) -> None:
@@ -277,17 +245,17 @@ class _Player:
 
         self.env.timeout(self.machine.fill).callbacks.append(tell)
 
-    def _commit(self, actor: _Actor, step: t.Step) -> None:
+    def _commit(self, actor: Actor, step: t.Step) -> None:
         slot, latest = self.slots[step.edge, step.slot], actor.latest
         if latest is None or latest.is_done:
             self._count(slot, step.amount, (self.env.now, actor.moment, ""), TENSOR)
         else:
             latest.then.append(partial(self._count, slot, step.amount, by=TENSOR))
 
-    def _group(self, actor: _Actor, step: t.Step) -> None:
+    def _group(self, actor: Actor, step: t.Step) -> None:
         actor.groups.append(actor.latest)
 
-    def _group_wait(self, actor: _Actor, step: t.Step) -> Steps:
+    def _group_wait(self, actor: Actor, step: t.Step) -> Steps:
         number = len(actor.groups) - step.amount - 1
         product = actor.groups[number] if number >= 0 else None
         if product is None or product.is_done:
