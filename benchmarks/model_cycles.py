@@ -15,6 +15,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,6 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.output is None and (options.export or options.measure):
         parser.error("-o PATH: needed to export and to measure")
+    if options.measure and not options.measure.is_dir():
+        parser.error(f"--measure {options.measure}: allowed is a folder that --export wrote")
+    if options.measure and shutil.which(options.ncu) is None:
+        parser.error(f"--ncu {options.ncu}: there is no such program; it comes with Nsight Compute")
+    if options.launch and options.launch[1] not in map(str, range(len(PREDICTED))):
+        parser.error(f"--launch row {options.launch[1]}: allowed are 0 to {len(PREDICTED) - 1}")
     if options.export:
         export_all(options.output)
     elif options.measure:
@@ -55,7 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif options.launch:
         launch(Path(options.launch[0]), int(options.launch[1]))
     else:
-        print("\n".join(table(json.loads(options.table.read_text()), predictions(PAGE.read_text()))))
+        try:
+            lines = list(table(json.loads(options.table.read_text()), predictions(PAGE.read_text())))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            parser.error(f"--table {options.table}: allowed is a file that --measure wrote ({error!r})")
+        print("\n".join(lines))
     return 0
 
 

@@ -86,3 +86,23 @@ def test_a_measurement_is_the_change_of_the_medians(tmp_path, capsys):
 def test_what_goes_wrong_is_said(tmp_path, launches, status, message):
     with pytest.raises(RuntimeError, match=message):
         model_cycles.measure(tmp_path, tmp_path / "cycles.json", fake_ncu(tmp_path, launches, status))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--measure", "none", "-o", "x"], "--measure none: allowed is a folder that --export wrote"),
+        (["--measure", ".", "-o", "x", "--ncu", "no-such-ncu"], "--ncu no-such-ncu: there is no such program"),
+        (["--launch", ".", "99"], "--launch row 99: allowed are 0 to 13"),
+        (["--launch", ".", "first"], "--launch row first: allowed are 0 to 13"),
+        (["--table", "none.json"], "--table none.json: allowed is a file that --measure wrote"),
+        (["--table", "other.json"], "--table other.json: allowed is a file that --measure wrote"),
+    ],
+)
+def test_wrong_words_are_refused_by_name(options, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "other.json").write_text('{"a": 1}')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        model_cycles.main(options)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
