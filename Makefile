@@ -14,10 +14,8 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 demo: setup-demo
 	$(BIN)/tirx-attn demo
 
-# Tests that measure time come first, with nothing beside them.
 test: setup-test lint
-	$(BIN)/python -m pytest -m "alone and not gpu"
-	$(PYTEST) -m "not alone and not gpu"
+	$(PYTEST) -m "not gpu"
 
 quick: setup-quick
 	$(PYTEST) -m "$(QUICK)"

@@ -93,7 +93,7 @@ class Machine:
             },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
 
@@ -279,7 +279,7 @@ def test_pips_sources_are_handed_to_uv_where_it_has_none(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=True,
     )
     assert sorted(done.stdout.splitlines()) == [

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "examples" / "cpp"
 MEAN_KERNEL = Path(__file__).parent / "runtime" / "mean_kernel.c"
 
-BUILD_SECONDS, RUN_SECONDS = 300, 60
+BUILD_SECONDS, RUN_SECONDS = 1500, 600
 STREAM = 4096
 """The stream that cuda_stub.c gives to a program."""
 

@@ -43,7 +43,7 @@ def test_it_runs(name, tmp_path):
         [sys.executable, str(EXAMPLES / name), *arguments],
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=3000,
         check=False,
         cwd=tmp_path,
         env=_environment(),

@@ -8,7 +8,7 @@ from tests.engines import GPU_KERNELS, Gpu, library
 from tests.torch_reference import attention, close
 from tirx_attn.verify import PROBES
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.gpu
 
 torch = pytest.importorskip("torch", reason="needs torch on a machine with a GPU")
 

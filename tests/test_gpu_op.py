@@ -12,7 +12,7 @@ from benchmarks.startup import host_microseconds
 from tests.engines import OP_KERNELS, library_file, runtime_libraries
 from tests.torch_reference import attention, close
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.gpu
 
 torch = pytest.importorskip("torch", reason="needs torch on a machine with a GPU")
 
@@ -128,7 +128,7 @@ class TestStreamsAndGraphs:
 
     def test_j3_a_graph_that_holds_the_first_call(self):
         """In a process of its own, since a kernel stays loaded."""
-        done = subprocess.run([sys.executable, "-m", "tests.gpu_graph"], capture_output=True, text=True, timeout=300)
+        done = subprocess.run([sys.executable, "-m", "tests.gpu_graph"], capture_output=True, text=True, timeout=1500)
         assert done.returncode == 0, done.stderr[-3000:]
         assert done.stdout == "10 replays right\n"
 
@@ -197,5 +197,5 @@ print("right")
 def test_l5_l6_the_first_call_of_a_process_that_finds_no_compiler():
     env = {**os.environ, "PATH": ""}
     command = [sys.executable, "-c", FIRST_CALL]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, env=env)
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr[-3000:]

@@ -11,7 +11,7 @@ from tirx_attn.schedule import tuned_schedule
 from tirx_attn.targets import B200
 from tirx_attn.verify import PROBES
 
-pytestmark = [pytest.mark.simulator, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.simulator, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True, scope="module")

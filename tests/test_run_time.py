@@ -18,9 +18,6 @@ from tirx_attn.verify.reference import largest_error, rounding_step
 RUNS = [launch for launch in LAUNCHES if launch.kind == "run"]
 CHECKS = [launch for launch in LAUNCHES if launch.kind != "run"]
 
-pytestmark = pytest.mark.timeout(1800)
-
-
 @pytest.fixture(params=ENGINES)
 def engine(request):
     return request.param()

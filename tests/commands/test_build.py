@@ -91,7 +91,7 @@ def test_an_interrupt_leaves_nothing(tmp_path, delay, number, status):
         assert "to machine code" in process.stderr.readline()
         time.sleep(delay)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (status, "")
     assert "Traceback" not in err
     assert not folder.exists() or not list(folder.iterdir())

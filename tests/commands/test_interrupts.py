@@ -117,7 +117,7 @@ def test_status_and_message_are_ours_wherever_the_signal_falls(tmp_path, number,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert (done.returncode, done.stdout) == (status, "")

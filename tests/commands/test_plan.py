@@ -147,5 +147,5 @@ def test_no_compiler_is_loaded():
         "print(*{'tvm', 'cuda', 'torch', 'tirx_harness'} & sys.modules.keys(), file=sys.stderr)"
     )
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr.strip()) == (0, "")

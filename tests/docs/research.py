@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "research.md"
 BLOCK = re.compile(r"^```(?P<kind>diff|console)\n(?P<body>.*?)^```\n", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<line>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
-COMMAND_SECONDS = 600
+COMMAND_SECONDS = 3000
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def apply(diff: str, folder: Path) -> None:
     command = ["git", "apply", "--whitespace=error", "-"]
     # Without a ceiling, git would take the folder for a part of a repository around it.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
-    done = subprocess.run(command, input=diff, text=True, cwd=folder, env=environment, capture_output=True, timeout=60)
+    done = subprocess.run(command, input=diff, text=True, cwd=folder, env=environment, capture_output=True, timeout=600)
     if done.returncode:
         raise RuntimeError(f"a diff of {PAGE.name} does not apply: {done.stderr.strip()}")
 

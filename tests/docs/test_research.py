@@ -49,7 +49,6 @@ def test_commands_run_in_the_copy(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.simulator
-@pytest.mark.timeout(1800)
 def test_the_commands_print_what_the_page_has(tmp_path):
     played = list(research.play(TEXT, tmp_path))
     assert [one.command for one in played] == commands()

@@ -67,11 +67,6 @@ class Opened:
         self.context.close()
 
     @property
-    def seconds(self) -> float:
-        """From the start of the navigation until all charts are drawn."""
-        return float(self.page.evaluate("document.documentElement.dataset.drawn")) / 1000
-
-    @property
     def document(self) -> dict[str, Any]:
         """The data that the page carries."""
         return json.loads(self.page.text_content("#data"))["document"]

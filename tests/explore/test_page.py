@@ -16,9 +16,6 @@ from tirx_attn.explore.palette import EDGES, KINDS
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 1.0
-"""What opening the page from disk may take."""
-
 TEXT, SHAPES = 4.5, 3.0
 """Contrast that WCAG 2 asks for (AA): of text, and of what else must be told from what is behind it."""
 
@@ -29,16 +26,6 @@ SOME_VIEWS = [
     if not name.startswith("toy") or (size == web.SIZES[0]) == (theme == web.THEMES[0])
 ]
 """Pages of built kernels in both sizes and themes, the others in both sizes."""
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("name", ["one", "two"])
-def test_it_opens_in_under_a_second(browser, page_of, name):
-    seconds = []
-    for _ in range(3):
-        with web.Opened(browser, page_of(name)) as found:
-            seconds.append(found.seconds)
-    assert min(seconds) < SECONDS
 
 
 @pytest.mark.parametrize(("name", "size", "theme"), SOME_VIEWS)

@@ -98,7 +98,6 @@ def test_on_the_simulator(model):
 
 
 @pytest.mark.gpu
-@pytest.mark.timeout(600)
 class TestGpu:
     @pytest.fixture(autouse=True)
     def kernels(self, monkeypatch):

@@ -105,7 +105,7 @@ def build_stubs(folder: Path) -> Path:
         # The TVM runtime asks for symbols of the version "libcudart.so.13".
         link = (f"-Wl,-soname,{name}", "-Wl,--default-symver")
         command = ("cc", "-std=c11", "-O1", "-shared", "-fPIC", f"-D{part}", SOURCE, "-o", folder / name, *link)
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=600)
     return folder
 
 

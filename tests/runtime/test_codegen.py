@@ -90,7 +90,7 @@ sys.stdout.write(source)
         [sys.executable, "-c", script, library],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
         cwd=Path(__file__).parents[2],
     )

@@ -97,7 +97,6 @@ class TestSimulatedPlan:
 
 @pytest.mark.simulator
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 class TestLaunches:
     """Rows G of the list, as far as a simulator without strides can take them: by value. The strides themselves are
     proved on the host launcher."""

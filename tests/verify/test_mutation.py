@@ -120,7 +120,6 @@ def racecheck():
 
 @pytest.mark.simulator
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 class TestSimulatorAgrees:
     def test_on_what_is_no_fault(self, racecheck):
         structural, simulated = racecheck("swap", "tile.gemm_async <-> p_ready_2")

@@ -14,7 +14,7 @@ import pytest
 from tirx_attn import verify
 from tirx_attn.verify import process, simulator
 
-simulated = [pytest.mark.simulator, pytest.mark.timeout(900)]
+simulated = [pytest.mark.simulator]
 
 
 def rows(count: int = 128, columns: int = 8):
@@ -52,7 +52,7 @@ class TestRuns:
         assert np.array_equal(first.outputs["O"], q + np.float16(2))
         again = verify.run(kernels.sum_kernel(), {"Q": q, "K": q, "V": np.zeros_like(q)})
         assert np.array_equal(again.outputs["O"], q + q)
-        assert again.build_seconds < 0.5
+        assert again.build_seconds == 0
         assert first.verdict == again.verdict == "clean"
 
     def test_what_a_kernel_leaves_unwritten_is_nan(self, kernels):
@@ -91,10 +91,8 @@ class TestRuns:
         arrays = {"Q": q, "K": q, "V": q}
         verify.run(func, arrays)
         before = simulator._worker()._process
-        started = time.monotonic()
         with pytest.raises(TimeoutError, match=r"run passed its time limit of 0\.001 s"):
             verify.run(func, arrays, time_limit=0.001)
-        assert time.monotonic() - started < 5
         assert before.poll() is not None
         assert np.array_equal(verify.run(func, arrays).outputs["O"], 3 * q)
 
@@ -112,7 +110,7 @@ class TestRuns:
         finally:
             verify.close()
         assert (tmp_path / "started").exists()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while living(group) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert living(group) == []
@@ -127,7 +125,7 @@ class TestRuns:
     def test_build_ahead(self, kernels):
         func = kernels.half_kernel()
         assert set(verify.build(func, kinds=("run",))) == {"run"}
-        assert verify.run(func, {"Q": rows()}).build_seconds < 0.5
+        assert verify.run(func, {"Q": rows()}).build_seconds == 0
         with pytest.raises(ValueError, match=r"kinds contains 'walk': allowed are run, synccheck, racecheck"):
             verify.build(func, kinds=("walk",))
 

@@ -51,10 +51,11 @@ class Worker:
         if key not in self._functions:
             self._functions[key] = tvm.ir.load_json(source)
         task = kind.removeprefix("build:")
+        known = (key, task) in self._modules
         started = time.monotonic()
         module = self._module(task, key)
         built = time.monotonic()
-        result: dict[str, Any] = {"build_seconds": built - started}
+        result: dict[str, Any] = {"build_seconds": 0.0 if known else built - started}
         if kind == task:
             self._connection.send(("note", "running"))
             result |= self._run(module, arrays) if task == "run" else self._check(task, key, arrays)
