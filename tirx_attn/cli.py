@@ -16,6 +16,7 @@ from tirx_attn.commands.code import code
 from tirx_attn.commands.demo import demo
 from tirx_attn.commands.explore import explore
 from tirx_attn.commands.export import export
+from tirx_attn.commands.lean import hide_torch_from_tvm
 from tirx_attn.commands.model import model
 from tirx_attn.commands.mutants import mutants
 from tirx_attn.commands.plan import plan
@@ -94,4 +95,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without the field's symbols shows "?" for them
+    hide_torch_from_tvm()
     app(prog_name="tirx-attn")
