@@ -15,6 +15,7 @@ from tirx_attn.schedule import Schedule, tuned_schedule
 from tirx_attn.targets import B200
 from tirx_attn.verify import PROBES, RESCALE_PROBES
 from tirx_attn.verify.probes import Probe
+from tirx_attn.verify.proofs import Kernel, Launch
 
 ALL_KINDS = ("run", "synccheck", "racecheck")
 RESCALES = ("rescale_every", "rescale_never")
@@ -36,7 +37,6 @@ class Case:
         probes: names of the probes to run for numbers.
         checked: names of the probes on which the checkers run.
         kinds: simulator runs that this case asks for.
-        by_command: the launches on DATA are those of a `tirx-attn check` or `tirx-attn demo` that the tests run.
     """
 
     name: str
@@ -46,7 +46,6 @@ class Case:
     probes: tuple[str, ...] = ("random",)
     checked: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("run",)
-    by_command: bool = False
 
     @property
     def config(self) -> AttentionConfig:
@@ -55,6 +54,20 @@ class Case:
     @property
     def schedule(self) -> Schedule:
         return replace(tuned_schedule(self.config, B200), **self.schedule_changes)
+
+    @property
+    def subject(self) -> Kernel:
+        """The kernel that is proved."""
+        return Kernel(self.name, self.config, self.schedule)
+
+    @property
+    def launches(self) -> list[Launch]:
+        """Kind by kind, since each kind is one build."""
+        return [
+            Launch(kind, name, self.shape[:3])
+            for kind in self.kinds
+            for name in (self.probes if kind == "run" else self.checked)
+        ]
 
     def probe(self, name: str) -> Probe:
         return (PROBES | RESCALE_PROBES)[name](self.config)
@@ -77,13 +90,12 @@ def _by_head(case: Case) -> Case:
 
 
 CONFIGURATIONS = (
-    replace(_proved("full_one_block", (1, 256, 128, 1, 1, 128)), by_command=True),
-    replace(_proved("full_three_blocks_ratio_2", (1, 256, 384, 2, 1, 128)), by_command=True),
+    _proved("full_one_block", (1, 256, 128, 1, 1, 128)),
+    _proved("full_three_blocks_ratio_2", (1, 256, 384, 2, 1, 128)),
     replace(
         _proved("causal_ratio_2", (1, 256, 256, 2, 1, 128), True),
         probes=("columns", "pick", *DATA, "rescale_some_rows"),
         checked=(*DATA, "rescale_some_rows"),
-        by_command=True,
     ),
     _by_head(_proved("causal_four_heads", (1, 256, 256, 4, 4, 128), True)),
     _by_head(_proved("causal_batch_2_ratio_8", (2, 128, 256, 8, 1, 128), True)),

@@ -8,10 +8,16 @@ from functools import cache
 
 import pytest
 
+from tests import proofs
 from tests.engines import no_gpu
 from tests.kernel_launch import Kernel
 from tests.runtime.launcher import build_stubs
 from tirx_attn import verify
+
+pytest_addoption = proofs.pytest_addoption
+pytest_configure = proofs.pytest_configure
+pytest_report_header = proofs.pytest_report_header
+pytest_runtest_setup = proofs.pytest_runtest_setup
 
 
 def pytest_collection_modifyitems(items):

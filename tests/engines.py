@@ -76,7 +76,7 @@ class Simulator:
     """The sm_100a kernels, on the CPU."""
 
     def run(self, name: str, arrays: dict[str, Any]) -> Outputs:
-        done = verify.run(simulated(name), with_scale(name, arrays), time_limit=LIMIT)
+        done = verify.run(KERNELS[name].subject.func(), with_scale(name, arrays), time_limit=LIMIT)
         return Outputs(done.outputs["O"], done.outputs["LSE"], done.verdict, tuple(done.findings))
 
 
@@ -84,23 +84,20 @@ class Gpu:
     """The sm_90a kernels, on the GPU of this machine."""
 
     def run(self, name: str, arrays: dict[str, Any]) -> Outputs:
+        outputs = self.outputs(name, with_scale(name, arrays))
+        return Outputs(outputs["O"], outputs["LSE"])
+
+    def outputs(self, name: str, arrays: dict[str, Any], return_lse: bool = True) -> dict[str, np.ndarray]:
+        """What a kernel writes, by parameter; all was NaN before. `arrays` holds the scale where it takes one."""
         import torch
 
         q, k, v = (to_gpu(arrays[each]) for each in "QKV")
         o = torch.full_like(q, float("nan"))
         lse = torch.full((q.shape[0], q.shape[2], q.shape[1]), float("nan"), device="cuda")
-        scale = GPU_KERNELS[name].scale
-        library(name)(q, k, v, o, lse, *([] if scale is None else [scale]))
+        scale = [float(arrays["scale"])] if "scale" in arrays else []
+        library(name)(q, k, v, o, *([lse] if return_lse else []), *scale)
         torch.cuda.synchronize()
-        return Outputs(from_gpu(o, arrays["Q"].dtype), lse.cpu().numpy())
-
-
-@cache
-def simulated(name: str) -> Any:
-    """PrimFunc of a run-time kernel for the simulator."""
-    from tirx_attn.kernel import build_kernel
-
-    return build_kernel(KERNELS[name].plan)
+        return {"O": from_gpu(o, arrays["Q"].dtype), "LSE": lse.cpu().numpy()}
 
 
 @cache
@@ -141,7 +138,7 @@ def export_all(folder: Path) -> None:
 
 def with_scale(name: str, arrays: dict[str, Any]) -> dict[str, Any]:
     """The arrays, and the scale where the kernel takes one."""
-    scale = KERNELS[name].scale
+    scale = GPU_KERNELS[name].scale
     return arrays if scale is None else {**arrays, "scale": np.float32(scale)}
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from tests.cases import BY_HEAD, DATA
 from tirx_attn.config import RUNTIME, TILE_KEYS, AttentionConfig
-from tirx_attn.schedule import Plan, make_plan, tuned_schedule
+from tirx_attn.schedule import Plan, tuned_schedule
 from tirx_attn.targets import B200
-from tirx_attn.verify import PROBES, RESCALE_PROBES, simulated_plan
+from tirx_attn.verify import PROBES, RESCALE_PROBES, proofs
 from tirx_attn.verify.probes import Probe
 
 Lengths = tuple[int, int, int]
@@ -49,10 +49,15 @@ class Kernel:
         )
 
     @property
+    def subject(self) -> proofs.Kernel:
+        """What is proved on the simulator."""
+        schedule = replace(tuned_schedule(self.config, B200), **self.changes)
+        return proofs.Kernel(f"open_{self.name}", self.config, schedule, self.grid, self.scale)
+
+    @property
     def plan(self) -> Plan:
         """For the simulator."""
-        schedule = replace(tuned_schedule(self.config, B200), **self.changes)
-        return simulated_plan(make_plan(self.config, schedule), self.grid)
+        return self.subject.plan
 
     def at(self, lengths: Lengths) -> AttentionConfig:
         """The problem of one launch."""
@@ -73,6 +78,11 @@ class Launch:
     @property
     def id(self) -> str:
         return f"{self.kernel}-{self.row}-{'x'.join(map(str, self.lengths))}-{self.probe}-{self.kind}"
+
+    @property
+    def proof(self) -> proofs.Launch:
+        """The launch on the simulator."""
+        return proofs.Launch(self.kind, self.probe, self.lengths)
 
     def make_probe(self) -> Probe:
         return (PROBES | RESCALE_PROBES)[self.probe](KERNELS[self.kernel].at(self.lengths))

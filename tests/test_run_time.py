@@ -8,59 +8,63 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.engines import ENGINES, simulated, with_scale
-from tests.launches import LIMIT
+from tests.engines import ENGINES, LARGE_KERNELS, OP_KERNELS, Gpu
+from tests.proofs import note_gpu, source_of
 from tests.run_time import KERNELS, LAUNCHES, Launch
 from tirx_attn import merge_states, verify
-from tirx_attn.verify import attention_reference
+from tirx_attn.config import RUNTIME
+from tirx_attn.verify import attention_reference, proofs
+from tirx_attn.verify.proofs import Kernel
 from tirx_attn.verify.reference import largest_error, rounding_step
 
 RUNS = [launch for launch in LAUNCHES if launch.kind == "run"]
-CHECKS = [launch for launch in LAUNCHES if launch.kind != "run"]
+
+
+def recorded(*names):
+    """The mark of a test on run-time kernels: what its record depends on, and the build that it shares."""
+    return pytest.mark.recorded(*map(source_of, names), unit=f"sm_100a/open_{names[0]} run")
+
 
 @pytest.fixture(params=ENGINES)
 def engine(request):
     return request.param()
 
 
-def lse_is_right(lse, reference, d: int) -> bool:
-    """Within 1e-4, and half an fp32 ulp for each of the d sums of a score; −inf exactly where the reference is."""
-    some = reference != -np.inf
-    assert lse.dtype == np.float32
-    assert np.array_equal(lse == -np.inf, ~some)
-    bound = 1e-4 + d * 2.0**-24 * np.abs(reference[some])
-    return bool(np.all(np.abs(lse[some] - reference[some]) <= bound))
-
-
 def judge(engine, launch: Launch) -> verify.ErrorVerdict:
     """Run a launch: O within the rule of its probe, LSE right, nothing read that was not written."""
-    probe, spec = launch.make_probe(), KERNELS[launch.kernel]
-    result = engine.run(launch.kernel, probe.arrays)
-    verdict = probe.judge(result.o, scale=spec.scale)
+    subject = KERNELS[launch.kernel].subject
+    result = engine.run(launch.kernel, subject.arrays(launch.proof))
+    verdict, lse = subject.judged(launch.proof, {"O": result.o, "LSE": result.lse})
     assert verdict.ok, verdict
-    _, lse = attention_reference(probe.q, probe.k, probe.v, causal=probe.is_causal, scale=spec.scale)
-    assert lse_is_right(result.lse, lse, spec.heads[2])
+    assert lse.ok, lse
     assert result.verdict == "clean", result.findings
     return verdict
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("launch", RUNS, ids=lambda launch: launch.id)
-def test_launch(engine, launch, record_property):
-    verdict = judge(engine, launch)
-    record_property("error", verdict.error)
-    record_property("bound", verdict.bound)
+def test_launch(request, launch):
+    """On the simulator they are proved by tests/test_proofs.py."""
+    verdict = judge(Gpu(), launch)
+    note_gpu(request, launch.kernel, launch.proof, KERNELS[launch.kernel].subject, verdict)
 
 
-@pytest.mark.simulator
-@pytest.mark.slow
-@pytest.mark.parametrize("launch", CHECKS, ids=lambda launch: launch.id)
-def test_checked_launch(launch):
-    arrays = with_scale(launch.kernel, launch.make_probe().arrays)
-    check = getattr(verify, launch.kind)(simulated(launch.kernel), arrays, time_limit=LIMIT)
-    assert check.clean, (check.verdict, check.findings)
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*LARGE_KERNELS, *OP_KERNELS])
+def test_every_other_kernel_has_a_launch(request, name):
+    """With the outputs that it has, at a length that ends in the middle of a tile."""
+    config = OP_KERNELS[name] if name in OP_KERNELS else LARGE_KERNELS[name].config
+    subject = Kernel(name, config, None, scale=0.2 if config.scale == RUNTIME else None)
+    launch = proofs.Launch("run", "random", (2, 130, 333))
+    outputs = Gpu().outputs(name, subject.arrays(launch), config.return_lse)
+    verdicts = subject.judged(launch, outputs)
+    assert all(verdict.ok for verdict in verdicts), verdicts
+    note_gpu(request, name, launch, subject, verdicts[0])
 
 
-@pytest.mark.parametrize("name", ["causal_7_1_bf16", "full_5_1_d64_bf16"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=recorded(name)) for name in ("causal_7_1_bf16", "full_5_1_d64_bf16")]
+)
 @settings(
     derandomize=True,
     deadline=None,
@@ -83,6 +87,7 @@ def test_kernels_run_at_many_lengths():
         assert {1, 600} <= {size for _, *sizes in lengths for size in sizes}, name
 
 
+@recorded("full")
 def test_b2_tail_below_zero(engine):
     """O = 1, and the LSE of the list itself: −113.4746."""
     probe = Launch("full", "B2", (1, 704, 704), "tail_below_zero").make_probe()
@@ -91,12 +96,14 @@ def test_b2_tail_below_zero(engine):
     np.testing.assert_allclose(result.lse, -113.4746, atol=1e-4)
 
 
+@recorded("full")
 def test_e3_lse(engine):
     """The value of the list itself: −46340.950 + ln 256."""
     probe = Launch("full", "E3", (1, 128, 256), "very_negative").make_probe()
     np.testing.assert_allclose(engine.run("full", probe.arrays).lse, -46335.405, atol=0.004)
 
 
+@recorded("full")
 @pytest.mark.parametrize("beyond", ["next batch", "last launch"])
 def test_nothing_beyond_the_used_length_counts(engine, beyond):
     """B7: the keys of batch 1 are NaN. E5: an earlier launch in the same process had NaN keys."""
@@ -113,6 +120,7 @@ def test_nothing_beyond_the_used_length_counts(engine, beyond):
     assert np.isnan(o[1]).all() == (beyond == "next batch")
 
 
+@recorded("causal")
 @pytest.mark.parametrize("score", ["inf", "nan"])
 def test_e10_a_masked_key_is_selected_away(engine, score):
     """The last key, which only the last row sees, holds inf: scores of +inf where q > 0, of NaN where signs differ."""
@@ -124,6 +132,7 @@ def test_e10_a_masked_key_is_selected_away(engine, score):
     assert verdict.ok, verdict
 
 
+@recorded("causal", "full")
 def test_e11_masked_and_unmasked_rows_agree(engine):
     """The last causal row sees all keys, through masked tiles; the same query without a mask through full ones.
 
@@ -136,6 +145,7 @@ def test_e11_masked_and_unmasked_rows_agree(engine):
     assert largest_error(masked, unmasked) <= rounding_step(float(np.abs(unmasked).max()), np.float16)
 
 
+@recorded("full")
 def test_f1_parts_merge_to_the_whole(engine):
     """To the reference, and to a single pass over all keys."""
     probe = Launch("full", "F1", (1, 64, 3136)).make_probe()
@@ -148,10 +158,11 @@ def test_f1_parts_merge_to_the_whole(engine):
     whole = engine.run("full", probe.arrays)
     assert largest_error(o, reference) <= 5e-4
     assert largest_error(o, whole.o) <= 5e-4
-    assert lse_is_right(lse, reference_lse, 128)
-    assert lse_is_right(lse, whole.lse.astype(np.float64), 128)
+    assert proofs.lse_rule(lse, reference_lse, 128).ok
+    assert proofs.lse_rule(lse, whole.lse.astype(np.float64), 128).ok
 
 
+@recorded("causal_4_1")
 def test_n1_batch_neighbours_do_not_matter(engine):
     probe = Launch("causal_4_1", "N1", (8, 257, 257)).make_probe()  # one of its two groups of heads
     alone = {"Q": probe.q[:1], "K": probe.k[:1], "V": probe.v[:1]}
@@ -160,6 +171,7 @@ def test_n1_batch_neighbours_do_not_matter(engine):
     assert np.array_equal(np.ascontiguousarray(together.lse[:1]).view(np.uint32), single.lse.view(np.uint32))
 
 
+@recorded("full")
 def test_m3_equal_tasks_give_equal_bits(engine):
     """Six batches with the same data, task by task on two CTAs."""
     probe = Launch("full", "M3", (1, 128, 128)).make_probe()
@@ -170,6 +182,7 @@ def test_m3_equal_tasks_give_equal_bits(engine):
         assert np.array_equal(o[0].view(np.uint16), o[batch].view(np.uint16)), batch
 
 
+@recorded("causal_bf16")
 def test_bf16_is_its_own_dtype(engine):
     probe = Launch("causal_bf16", "dtype", (1, 33, 300)).make_probe()
     assert engine.run("causal_bf16", probe.arrays).o.dtype == ml_dtypes.bfloat16

@@ -97,3 +97,39 @@ def endless_kernel():
             O[thread] = O[thread] + T.float32(1)
 
     return main
+
+
+@T.inline
+def double_role(o, x, row, columns):
+    for column in T.serial(columns):
+        o[row, column] = x[row, column] + x[row, column]
+
+
+@T.inline
+def copy_role(o, x, row, columns):
+    for column in T.serial(columns):
+        o[row, column] = x[row, column]
+
+
+@T.inline
+def triple_role(o, x, row, columns):
+    for column in T.serial(columns):
+        o[row, column] = x[row, column] * T.float32(3)
+
+
+def role_kernel(upper, lower, rows: int = 64, columns: int = 4):
+    """O from X by one role on the upper half of the rows, and by another on the lower half."""
+
+    @T.prim_func
+    def main(X_ptr: T.handle, O_ptr: T.handle):
+        X = T.match_buffer(X_ptr, (rows, columns), "float32")
+        O = T.match_buffer(O_ptr, (rows, columns), "float32")
+        T.device_entry()
+        T.cta_id([1])
+        row = T.thread_id([rows])
+        if row < rows // 2:
+            upper(O, X, row, columns)
+        else:
+            lower(O, X, row, columns)
+
+    return main

@@ -1,11 +1,11 @@
-"""The generated kernel on the simulator: numbers against the reference, and both checkers clean."""
+"""Every launch has a clean record or is proved: numbers against the reference, and both checkers clean."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.cases import CASES
-from tests.launches import LIMIT, launch, launches
+from tests.launches import LIMIT, launches
+from tests.proofs import demand
 from tirx_attn import AttentionConfig, verify
 from tirx_attn.schedule import tuned_schedule
 from tirx_attn.targets import B200
@@ -19,11 +19,15 @@ def simulator():
     pytest.importorskip("tirx_harness", reason="needs the simulator: pip install 'tirx-attn[simulator]'")
 
 
-@pytest.mark.parametrize(("case", "kind", "name"), launches(CASES))
-def test_launch(case, kind, name, record_property):
-    launch(case, kind, name, record_property)
+@pytest.mark.parametrize(
+    ("subject", "launch"),
+    [pytest.param(*both, id=f"{both[0].name}-{both[1].name.replace(' ', '-')}") for both in launches()],
+)
+def test_launch(request, subject, launch):
+    demand(request, subject, launch)
 
 
+@pytest.mark.recorded("tirx_attn/verify/attention.py", "tirx_attn/verify/binding.py")
 def test_simulate_is_the_same_launch():
     """With a schedule that is given; the kernel is that of README.md and examples/simulate.py."""
     config = AttentionConfig(1, 100, 100, 6, 2, 128, True)
