@@ -8,7 +8,6 @@ A test of the simulator that is no plain launch has a record too: `recorded` mar
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -110,8 +109,7 @@ def key_of_test(item: pytest.Item) -> str:
     mark = item.get_closest_marker("recorded")
     assert mark is not None
     parts = [one() if callable(one) else code_hash_of(ROOT / one) for one in mark.args]
-    source = inspect.getsource(item.function)  # type: ignore[attr-defined]
-    return key_of(test=item.nodeid, source=source, parts=parts, **proofs.judges())
+    return key_of(test=item.nodeid, source=code_hash(item.path), parts=parts, **proofs.judges())
 
 
 def code_hash_of(path: Path) -> str:
@@ -159,51 +157,56 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _note_gpu_test(item: pytest.Item) -> None:
-    source = inspect.getsource(item.function)  # type: ignore[attr-defined]
-    key = key_of(test=item.nodeid, source=source, kernels=gpu_kernels())
+    key = key_of(test=item.nodeid, source=code_hash(item.path), kernels=gpu_kernels())
     about = {"tests": "on a GPU"}
     data = {"how": NEW, "file": GPU_TESTS, "about": about, "name": item.nodeid, "key": key, "verdict": "clean"}
     item.user_properties.append((PROPERTY, data | {"figures": gpu_facts()}))
 
 
 class Recorder:
-    """Collects the proofs of a run, of all its processes; keeps and tells them at its end."""
+    """Collects the proofs of a run, of all its processes; keeps them as they come, and tells them at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: pytest.Config) -> None:
         self.how: Counter[str] = Counter()
-        self.made: list[dict[str, Any]] = []
+        self.seen: dict[str, set[str]] = {}
+        self.kept = Records(FOLDER) if config.getoption("--keep-records") else None
+        self.whole = config.getoption("--prove") == "all"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         ended = report.when == "call" or (report.when == "setup" and report.skipped)
         for name, data in report.user_properties if ended else ():
             if name == PROPERTY:
                 self.how[data["how"]] += 1
-                if data["how"] != RECORDED and report.passed:
-                    figures = data["figures"]
+                self.seen.setdefault(data["file"], set()).add(data["name"])
+                if data["how"] != RECORDED and report.passed and self.kept is not None:
                     if data["file"] in (TESTS, GPU_TESTS):
-                        figures = figures | {"seconds": round(report.duration, 1)}
-                    self.made.append(data | {"figures": figures})
+                        data["figures"] |= {"seconds": round(report.duration, 1)}
+                    keep(self.kept, [data])
 
-    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if not self.how:
             return
         told = f"{self.how[RECORDED]} by their record, {self.how[DRAWN]} again (seed {seed()}), {self.how[NEW]} new"
         terminalreporter.write_line(f"proofs: {told}")
-        if config.getoption("--keep-records"):
-            written = keep(Records(FOLDER), self.made)
-            terminalreporter.write_line(f"proofs: {len(written)} files of proofs/ written")
-        elif self.how[NEW]:
+        if self.kept is None and self.how[NEW]:
             terminalreporter.write_line("proofs: `make records` keeps the new ones in proofs/")
 
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """After all was proved, what nobody asks for any more goes."""
+        if self.kept is not None and self.whole and exitstatus == 0:
+            for file, names in self.seen.items():
+                self.kept.keep_only(file, names)
+            self.kept.write()
 
-def keep(kept: Records, made: list[dict[str, Any]]) -> list[Path]:
+
+def keep(kept: Records, made: list[dict[str, Any]]) -> None:
     """Write proofs of a run."""
     for data in made:
         record = Record(data["name"], data["key"], data["verdict"], json.loads(json.dumps(data["figures"])))
         kept.put(data["file"], data["about"], record)
-    return kept.write()
+    kept.write()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(), "tirx-attn-recorder")
+        config.pluginmanager.register(Recorder(config), "tirx-attn-recorder")

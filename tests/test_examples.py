@@ -25,8 +25,14 @@ HEAVY = {
     "published_recipe.py": [pytest.mark.slow],
     "build_cubin.py": [pytest.mark.slow],
     "custom_schedule.py": [pytest.mark.slow],
-    "simulate.py": [pytest.mark.slow, pytest.mark.simulator],
-    "run_time_lengths.py": [pytest.mark.slow, pytest.mark.simulator],
+    **{
+        name: [
+            pytest.mark.slow,
+            pytest.mark.simulator,
+            pytest.mark.recorded(f"examples/{name}", "tirx_attn/verify/attention.py"),
+        ]
+        for name in ("simulate.py", "run_time_lengths.py")
+    },
 }
 
 

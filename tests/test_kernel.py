@@ -264,6 +264,7 @@ def test_modular_and_flat_form_are_the_same_bytes():
 
 @pytest.mark.simulator
 @pytest.mark.slow
+@pytest.mark.recorded("tests/pipeline_kernels.py", "tirx_attn/barriers/device.py")
 def test_the_small_kernel_copies():
     """What is compared byte by byte is a kernel that works."""
     pytest.importorskip("tirx_harness", reason="needs the simulator: pip install 'tirx-attn[simulator]'")

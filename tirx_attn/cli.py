@@ -20,6 +20,7 @@ from tirx_attn.commands.lean import hide_torch_from_tvm
 from tirx_attn.commands.model import model
 from tirx_attn.commands.mutants import mutants
 from tirx_attn.commands.plan import plan
+from tirx_attn.commands.records import records
 from tirx_attn.commands.tune import tune
 from tirx_attn.commands.variants import variants
 
@@ -55,6 +56,8 @@ EXAMPLES = """Examples:
 
 `tirx-attn mutants --simulate none`
 
+`tirx-attn records --stale`
+
 `tirx-attn cache`
 """
 
@@ -67,7 +70,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for function in (demo, build, export, check, plan, code, model, explore, tune, variants, mutants, cache):
+for function in (demo, build, export, check, plan, code, model, explore, tune, variants, mutants, records, cache):
     app.command()(function)
 
 

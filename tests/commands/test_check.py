@@ -14,9 +14,11 @@ from tirx_attn.verify.process import SimulatorUnavailable
 pytestmark = pytest.mark.slow
 
 SHAPE = "1,256,128,1,1,128"
+PROVED_BY = ("tirx_attn/commands/proof.py", "tirx_attn/verify/simulator.py", "tirx_attn/verify/process.py")
 
 
 @pytest.mark.simulator
+@pytest.mark.recorded(*PROVED_BY, "tirx_attn/commands/check.py")
 def test_a_kernel_passes(tirx_attn):
     result = tirx_attn("check", "--shape", SHAPE, "--time-limit", "1500", "--json")
     assert result.exit_code == 0, result.stdout + result.stderr
@@ -28,6 +30,7 @@ def test_a_kernel_passes(tirx_attn):
 
 
 @pytest.mark.simulator
+@pytest.mark.recorded(*PROVED_BY, "tirx_attn/commands/demo.py")
 def test_the_demo_passes(tirx_attn):
     result = tirx_attn("demo", "--json")
     assert result.exit_code == 0, result.stdout + result.stderr

@@ -130,9 +130,15 @@ def test_the_counterexample_of_the_page_is_what_the_check_prints(capsys):
     assert output == capsys.readouterr().out, "write what the program prints into the page"
 
 
+def readmes_program() -> str:
+    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    return program
+
+
 @pytest.mark.slow
 @pytest.mark.simulator
+@pytest.mark.recorded(readmes_program, "tirx_attn/verify/attention.py")
 def test_the_readmes_program_runs(capsys):
-    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    program = readmes_program()
     exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
     assert "ErrorVerdict(error=" in capsys.readouterr().out

@@ -49,6 +49,11 @@ def test_commands_run_in_the_copy(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.simulator
+@pytest.mark.recorded(
+    "docs/research.md",
+    "tests/docs/research.py",
+    *(f"tirx_attn/{name}" for name in ("roles", "barriers", "analysis", "verify/mutate.py", "commands/check.py")),
+)
 def test_the_commands_print_what_the_page_has(tmp_path):
     played = list(research.play(TEXT, tmp_path))
     assert [one.command for one in played] == commands()

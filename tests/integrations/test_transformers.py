@@ -91,6 +91,12 @@ class TestLayer:
 @pytest.mark.torch
 @pytest.mark.simulator
 @pytest.mark.slow
+@pytest.mark.recorded(
+    "tirx_attn/integrations",
+    "tirx_attn/runtime/torch_op.py",
+    "tirx_attn/verify/attention.py",
+    "tests/integrations/models.py",
+)
 @pytest.mark.parametrize("model", [llama, bert])
 def test_on_the_simulator(model):
     register(backend="simulator")

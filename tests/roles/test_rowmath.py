@@ -98,6 +98,7 @@ def launched():
 
 @pytest.mark.simulator
 @pytest.mark.slow
+@pytest.mark.recorded("tirx_attn/roles/rowmath.py", unit="rowmath")
 class TestGeneratedCode:
     def test_the_maximum_is_over_the_visible_columns(self, launched):
         x, seen, outputs = launched

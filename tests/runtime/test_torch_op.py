@@ -230,6 +230,7 @@ class TestTorch:
 
     @pytest.mark.simulator
     @pytest.mark.slow
+    @pytest.mark.recorded("tirx_attn/runtime/torch_op.py", "tirx_attn/verify/attention.py")
     def test_on_the_simulator(self):
         q, k, v = inputs(1, 40, 70, 4, 2, 64, dtype=torch.bfloat16)  # the kernel of the Llama of tests/integrations
         o, lse = flash_attention(q, k, v, causal=True, return_lse=True, backend="simulator")

@@ -204,6 +204,7 @@ def test_a_fixed_stride_over_longest_first_ends_at_8():
 
 @pytest.mark.simulator
 @pytest.mark.slow
+@pytest.mark.recorded("tirx_attn/schedule", "tests/schedule/tir.py")
 @pytest.mark.parametrize(
     "plan",
     [

@@ -97,6 +97,7 @@ class TestSimulatedPlan:
 
 @pytest.mark.simulator
 @pytest.mark.slow
+@pytest.mark.recorded("tirx_attn/verify/attention.py", "tirx_attn/verify/binding.py", unit="simulate")
 class TestLaunches:
     """Rows G of the list, as far as a simulator without strides can take them: by value. The strides themselves are
     proved on the host launcher."""

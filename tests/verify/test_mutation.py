@@ -120,6 +120,7 @@ def racecheck():
 
 @pytest.mark.simulator
 @pytest.mark.slow
+@pytest.mark.recorded("tirx_attn/verify/mutate.py", "tirx_attn/roles", unit="mutants on the simulator")
 class TestSimulatorAgrees:
     def test_on_what_is_no_fault(self, racecheck):
         structural, simulated = racecheck("swap", "tile.gemm_async <-> p_ready_2")

@@ -150,6 +150,7 @@ def test_the_key_is_that_of_the_kernel():
 
 @pytest.mark.simulator
 @pytest.mark.slow
+@pytest.mark.recorded("tirx_attn/verify/variants.py", "tirx_attn/verify/simulator.py")
 def test_a_proof_on_the_simulator():
     pytest.importorskip("tirx_harness", reason="needs the simulator: pip install 'tirx-attn[simulator]'")
     func = build_kernel(proof_plan(variant("statistics-tmem").schedule(problem(True)), True))
