@@ -1,5 +1,6 @@
 # make demo   set everything up and run the main job      make test   all tests (installs torch as well)
 # make quick  tests that need no simulator and no torch
+# make records    proves what has no record in proofs/, and keeps it   make prove   proves all of them anew
 # make docs   the documentation site, in build/docs   make lint   ruff and mypy
 # make figures    the tables of docs/machine_code.md, after a change to a kernel
 # make kernels    libraries of the sm_90a kernels, in build/sm_90a
@@ -9,13 +10,20 @@ QUICK := not simulator and not torch and not slow and not gpu
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test quick kernels figures docs test-gpu lint setup-demo setup-test setup-quick lock clean
+.PHONY: demo test records prove quick kernels figures docs test-gpu lint setup-demo setup-test setup-quick lock clean
 
 demo: setup-demo
 	$(BIN)/tirx-attn demo
 
 test: setup-test lint
 	$(PYTEST) -m "not gpu"
+
+# Proofs that have no record; all of them, in place of every record.
+records: setup-test
+	$(PYTEST) -m "(simulator or mutants) and not gpu" --keep-records
+
+prove: setup-test
+	$(PYTEST) -m "(simulator or mutants) and not gpu" --keep-records --prove all
 
 quick: setup-quick
 	$(PYTEST) -m "$(QUICK)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import shutil
 from contextlib import ExitStack
 from functools import cache
@@ -18,6 +20,15 @@ pytest_addoption = proofs.pytest_addoption
 pytest_configure = proofs.pytest_configure
 pytest_report_header = proofs.pytest_report_header
 pytest_runtest_setup = proofs.pytest_runtest_setup
+
+ON_A_GPU = re.compile(r"mark\.gpu|import ENGINES|\bENGINES,")
+"""Where a file has tests for a GPU: their marks, or the engines, one of which has the mark."""
+
+
+def pytest_ignore_collect(collection_path):
+    """On a GPU's machine there may be no TVM: what has no test for a GPU is left out, since it may not be imported."""
+    without = importlib.util.find_spec("tvm") is None and collection_path.match("test_*.py")
+    return True if without and not ON_A_GPU.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_collection_modifyitems(items):

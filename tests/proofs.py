@@ -32,6 +32,7 @@ TESTS, GPU_TESTS = "tests", "sm_90a/tests"
 """Record files of the tests that are no plain launches."""
 PROPERTY = "proof"
 RECORDED, DRAWN, NEW = "recorded", "drawn", "new"
+NO_GPU_RECORD = "no GPU record"
 
 
 @cache
@@ -83,6 +84,17 @@ def note_gpu(request: pytest.FixtureRequest, name: str, launch: Launch, subject:
     key = key_of(code=made.cubin_sha256, launch=launch.name, inputs=inputs, reference=about["reference"])
     figures = {"error": verdict.error, "bound": verdict.bound, **gpu_facts()}
     _note(request, NEW, f"{made.arch}/{name}", about, Record(launch.name, key, "clean", figures))
+
+
+def demand_gpu(request: pytest.FixtureRequest, name: str, source: str, kept: Records | None = None) -> None:
+    """Clean records of a kernel that was run on a GPU; where there are none for this source, the run's end says so."""
+    file = (records() if kept is None else kept).file(f"sm_90a/{name}")
+    if file is None or file.subject["source"] != source:
+        data = {"how": NO_GPU_RECORD, "name": name, "file": f"sm_90a/{name}"}
+        request.node.user_properties.append((PROPERTY, data))
+        return
+    assert file.records
+    assert all(record.clean and record.figures["gpu"] for record in file.records.values())
 
 
 @cache
@@ -169,6 +181,7 @@ class Recorder:
     def __init__(self, config: pytest.Config) -> None:
         self.how: Counter[str] = Counter()
         self.seen: dict[str, set[str]] = {}
+        self.never_on_a_gpu: list[str] = []
         self.kept = Records(FOLDER) if config.getoption("--keep-records") else None
         self.whole = config.getoption("--prove") == "all"
 
@@ -177,6 +190,9 @@ class Recorder:
         for name, data in report.user_properties if ended else ():
             if name == PROPERTY:
                 self.how[data["how"]] += 1
+                if data["how"] == NO_GPU_RECORD:
+                    self.never_on_a_gpu.append(data["name"])
+                    continue
                 self.seen.setdefault(data["file"], set()).add(data["name"])
                 if data["how"] != RECORDED and report.passed and self.kept is not None:
                     if data["file"] in (TESTS, GPU_TESTS):
@@ -188,6 +204,8 @@ class Recorder:
             return
         told = f"{self.how[RECORDED]} by their record, {self.how[DRAWN]} again (seed {seed()}), {self.how[NEW]} new"
         terminalreporter.write_line(f"proofs: {told}")
+        if self.never_on_a_gpu:
+            terminalreporter.write_line(f"proofs: without a GPU record: {', '.join(sorted(self.never_on_a_gpu))}")
         if self.kept is None and self.how[NEW]:
             terminalreporter.write_line("proofs: `make records` keeps the new ones in proofs/")
 
