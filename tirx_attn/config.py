@@ -78,9 +78,7 @@ class AttentionConfig:
             value = getattr(self, name)
             if value is not None or name not in RUN_TIME_NAMES:
                 object.__setattr__(self, name, _positive_size(name, value))
-        for name in ("is_causal", "return_lse"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name}={getattr(self, name)!r}: allowed values are True and False")
+        refuse_flags(is_causal=self.is_causal, return_lse=self.return_lse)
         object.__setattr__(self, "dtype", _dtype(self.dtype))
         object.__setattr__(self, "scale", _scale(self.scale))
         if self.D not in HEAD_DIMS:
@@ -138,6 +136,13 @@ class AttentionConfig:
             first = max(0, -shift)  # rows before it see no key
             pairs = sum_of_range(first + shift + 1, skv) if first < sq else 0
         return 4 * batches * self.Hq * self.D * pairs
+
+
+def refuse_flags(**flags: object) -> None:
+    """Raise a TypeError that names a flag which is neither True nor False."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}={value!r}: allowed values are True and False")
 
 
 def sum_of_range(low: int, high: int) -> int:

@@ -13,48 +13,10 @@ from tirx_attn.runtime.errors import ArtifactError
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
+from tests.runtime.tensors import inputs  # noqa: E402
 from tests.torch_reference import attention  # noqa: E402
 from tirx_attn import flash_attention, preload  # noqa: E402
 from tirx_attn.runtime import torch_op  # noqa: E402
-
-
-def inputs(b=2, sq=5, skv=9, hq=4, hkv=2, d=64, dtype=torch.float16, device="cpu"):
-    generator = torch.Generator().manual_seed(sq + skv)
-    shapes = (b, sq, hq, d), (b, skv, hkv, d), (b, skv, hkv, d)
-    return [torch.randn(shape, generator=generator).to(device, dtype) for shape in shapes]
-
-
-@pytest.fixture
-def reference(monkeypatch):
-    """torch in place of the simulator."""
-
-    def computed(q, k, v, causal, scale, return_lse):
-        o, lse = attention(q, k, v, causal=causal, scale=scale)
-        return o.to(q.dtype), lse if return_lse else torch.empty(0)
-
-    monkeypatch.setattr(torch_op, "_simulated", computed)
-
-
-@pytest.fixture
-def kernel(monkeypatch):
-    """A loaded kernel for CPU tensors of the heads of `inputs`, which counts its calls."""
-    calls = []
-
-    def launched(q, k, v, o, *rest):
-        calls.append((q, k, v, o, *rest))
-        for x in (k, v):
-            if x.shape[1] != calls[0][1].shape[1]:
-                raise ValueError("Mismatched K.shape[1]")
-        if 0 in q.shape:
-            raise RuntimeError("Sq: allowed are sizes from 1")
-        o.copy_(attention(q, k, v, causal=False)[0])
-
-    ready = torch_op.Ready(launched, device=None)
-    for return_lse in (False, True):
-        for scaled in (False, True):
-            key = (4, 64, 2, torch.float16, torch.device("cpu"), False, scaled, return_lse)
-            monkeypatch.setitem(torch_op._ready, key, ready)
-    return calls
 
 
 @pytest.mark.parametrize(("device", "current", "changes"), [(None, 1, []), (1, 1, []), (0, 1, [0]), (1, 0, [1])])

@@ -14,19 +14,29 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils.flop_counter import register_flop_formula
 
-from tirx_attn.config import DTYPES, RUNTIME, AttentionConfig
-from tirx_attn.runtime.arguments import Facts, problem
+from tirx_attn.config import DTYPES, RUNTIME, AttentionConfig, refuse_flags
 from tirx_attn.runtime.cache import KernelCache
 from tirx_attn.runtime.device import arch_name
 from tirx_attn.runtime.load import Kernel, load
+from tirx_attn.runtime.torch_inputs import problem_of, refuse_forward_mode, refuse_reverse_mode
 from tirx_attn.targets import TARGETS
 
 SIMULATOR = "simulator"
 
+_NUMBERS = (float, int)
+
 is_compiling = torch.compiler.is_compiling
+is_grad_enabled = torch.is_grad_enabled
+empty_like, contiguous_format = torch.empty_like, torch.contiguous_format
 dispatch_modes = torch._C._len_torch_dispatch_stack
 """How many modes, such as that of fake tensors, want to see what is called."""
+is_negated = Tensor.is_neg
+"""Whether the values are those of the memory with the other sign."""
+_has_levels = torch._C._are_functorch_transforms_active
+"""Whether a transform of torch.func is on, whose tensors have no memory: the op takes them apart."""
 
 Key = tuple[Any, ...]
 
@@ -83,32 +93,48 @@ def flash_attention(
             that require a gradient while gradients are recorded.
         CompileError, ToolchainError, ArtifactError: a kernel cannot be compiled or loaded.
     """
-    if torch.is_grad_enabled():
-        _refuse_gradients(q, k, v)
-    # Nothing but the kernel wants to see the call: no graph is traced, no tensor is of a class of its own.
-    plain = type(q) is type(k) is type(v) is Tensor and not is_compiling() and not dispatch_modes()
-    if not plain:
-        _refuse_others(q, k, v)
-        return _returned(op(q, k, v, causal, scale, return_lse, backend or ""), return_lse)
-    if backend is None:
+    if is_grad_enabled():
+        refuse_reverse_mode(q, k, v)
+    # Nothing but the kernel wants to see the call: no graph is traced, no mode is on, no tensor is of a class of its
+    # own, has a tangent, or holds its values with the other sign. True and False are told from 1 and 0, which would
+    # find the same kernel.
+    if (
+        backend is None
+        and type(q) is type(k) is type(v) is Tensor
+        and (causal is False or causal is True)
+        and (return_lse is False or return_lse is True)
+        and (scale is None or type(scale) in _NUMBERS)
+        and forward_ad._current_level < 0
+        and not is_compiling()
+        and not dispatch_modes()
+        and not (is_negated(q) or is_negated(k) or is_negated(v))
+    ):
         try:
             batches, sq, heads, head_size = q.shape
             ready = _ready[heads, head_size, k.shape[2], q.dtype, q.device, causal, scale is not None, return_lse]
-        except (KeyError, ValueError, IndexError, TypeError):
+        except (KeyError, ValueError, IndexError, TypeError, RuntimeError):
             pass
         else:
-            o, lse = torch.empty_like(q, memory_format=torch.contiguous_format), None
-            if return_lse:
-                lse = q.new_empty((batches, heads, sq), dtype=torch.float32)
             try:
-                _launch(ready, q, k, v, o, lse, scale)
+                o = empty_like(q) if q.is_contiguous() else empty_like(q, memory_format=contiguous_format)
+                lse = q.new_empty((batches, heads, sq), dtype=torch.float32) if return_lse else None
+                if ready.device is None and lse is None and scale is None:
+                    ready.function(q, k, v, o)
+                else:
+                    _launch(ready, q, k, v, o, lse, scale)
             except Exception:
                 problem_of(q, k, v, causal, scale, return_lse)  # says by its name what does not fit
-                if 0 not in (*q.shape, *k.shape):
+                if 0 not in (*q.shape, *k.shape) and not _has_levels():
                     raise
             else:
                 return o if lse is None else (o, lse)
-    return _returned(compute(q, k, v, causal, scale, return_lse, backend or ""), return_lse)
+    # The op's schema would take 1 for True, and say nothing of names. Where a graph is traced, its fake says them.
+    if is_compiling():
+        refuse_flags(is_causal=causal, return_lse=return_lse)
+    else:
+        problem_of(q, k, v, causal, scale, return_lse)
+        scale = None if scale is None else float(scale)
+    return _returned(op(q, k, v, causal, scale, return_lse, backend or ""), return_lse)
 
 
 def preload(path: str | Path, *, device: int | None = None, libraries: str | Path | None = None) -> Kernel:
@@ -136,17 +162,6 @@ def preload(path: str | Path, *, device: int | None = None, libraries: str | Pat
     return kernel
 
 
-def problem_of(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool) -> AttentionConfig:
-    """The problem with its lengths left open, or an error that names the argument that does not fit."""
-    tensors = {"q": q, "k": k, "v": v}
-    for name, x in tensors.items():
-        if x.device != q.device:
-            raise ValueError(f"q is on {q.device}, {name} on {x.device}: allowed is one device for all")
-    return problem(
-        **{name: _facts(name, x) for name, x in tensors.items()}, causal=causal, scale=scale, return_lse=return_lse
-    )
-
-
 def compute(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool, backend: str
 ) -> tuple[Tensor, Tensor]:
@@ -169,20 +184,58 @@ def compute(
     return o, lse
 
 
-@torch.library.custom_op("tirx_attn::flash_attention", mutates_args=(), device_types=("cpu", "cuda"))
-def op(
-    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool, backend: str
+_library = torch.library.Library("tirx_attn", "FRAGMENT")
+_library.define(
+    "flash_attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale, bool return_lse, str backend)"
+    " -> (Tensor, Tensor)",
+    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides),
+)
+for _place in ("CPU", "CUDA"):
+    _library.impl("flash_attention", compute, _place)
+op = torch.ops.tirx_attn.flash_attention.default
+"""The custom op: `compute` below autograd, vmap and the rest of torch."""
+
+
+def _no_derivative(
+    keys: Any, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool, backend: str
 ) -> tuple[Tensor, Tensor]:
-    """torch.ops.tirx_attn.flash_attention."""
-    return compute(q, k, v, causal, scale, return_lse, backend)
+    """The op where torch would differentiate it."""
+    refuse_reverse_mode(q, k, v)
+    refuse_forward_mode(q, k, v)
+    with torch._C._AutoDispatchBelowAutograd():
+        below = keys & torch._C._after_autograd_keyset
+        return op.redispatch(below, q, k, v, causal, scale, return_lse, backend)
 
 
-@op.register_fake
+_library.impl("flash_attention", _no_derivative, "Autograd", with_keyset=True)
+
+
+@torch.library.register_fake("tirx_attn::flash_attention", lib=_library)
 def _(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool, backend: str
 ) -> tuple[Tensor, Tensor]:
     problem_of(q, k, v, causal, scale, return_lse)
     return _outputs(q, return_lse)
+
+
+@torch.library.register_vmap("tirx_attn::flash_attention", lib=_library)
+def _(
+    info: Any, dims: Any, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, return_lse: bool, b: str
+) -> tuple[tuple[Tensor, Tensor], tuple[int, int | None]]:
+    """One launch for all: the dimension of vmap and B become one."""
+    n = info.batch_size
+    moved = (
+        x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in zip((q, k, v), dims, strict=False)
+    )
+    o, lse = op(*(x.flatten(0, 1) for x in moved), causal, scale, return_lse, b)
+    return (o.unflatten(0, (n, -1)), lse.unflatten(0, (n, -1)) if return_lse else lse), (0, 0 if return_lse else None)
+
+
+@register_flop_formula(torch.ops.tirx_attn.flash_attention)
+def _flops(q_shape: Any, k_shape: Any, *_: Any, **__: Any) -> int:
+    """Operations of the two products. As for torch's own attention, a mask takes nothing off."""
+    b, sq, hq, d = q_shape
+    return 4 * b * hq * sq * k_shape[1] * d
 
 
 def _launch(ready: Ready, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor | None, scale: float | None) -> None:
@@ -225,27 +278,6 @@ def _outputs(q: Tensor, return_lse: bool) -> tuple[Tensor, Tensor]:
 
 def _returned(outputs: tuple[Tensor, Tensor], return_lse: bool) -> Tensor | tuple[Tensor, Tensor]:
     return outputs if return_lse else outputs[0]
-
-
-def _facts(name: str, x: Tensor) -> Facts:
-    traced = not isinstance(x, torch.nn.Parameter) and type(x) is not Tensor  # it has no place yet
-    address = None if traced else x.data_ptr()
-    return Facts(name, str(x.dtype).removeprefix("torch."), x.shape, x.stride(), x.element_size(), address)
-
-
-def _refuse_others(q: Any, k: Any, v: Any) -> None:
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name} is {type(x).__name__}: allowed are torch tensors")
-
-
-def _refuse_gradients(q: Any, k: Any, v: Any) -> None:
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if getattr(x, "requires_grad", False):
-            raise ValueError(
-                f"{name}.requires_grad=True: allowed are inputs without gradients, since there is no backward pass; "
-                f"call it under torch.no_grad(), or pass {name}.detach()"
-            )
 
 
 def _simulated(
