@@ -16,6 +16,7 @@ from tirx_attn.runtime.artifact import Description, unseal
 from tirx_attn.runtime.device import arch_of
 from tirx_attn.runtime.errors import ArtifactError, ToolchainError
 from tirx_attn.runtime.export import path_for
+from tirx_attn.runtime.private import loaded
 from tirx_attn.runtime.toolchain import CUDA_RUNTIME, cuda_library
 
 LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_cuda.so", "libtvm_runtime_extra.so")
@@ -52,8 +53,9 @@ def load(
 ) -> Kernel:
     """The kernel of a file that `export` wrote.
 
-    File, format, versions and GPU are checked before anything of it runs. TVM's libraries stay loaded, with their
-    symbols visible to the whole process.
+    File, format, versions and GPU are checked before anything of it runs. What is loaded are the bytes that were
+    checked, whatever becomes of the file: replaced under its name or overwritten, it is another kernel when it is
+    loaded again. TVM's libraries stay loaded, with their symbols visible to the whole process.
 
     Args:
         path: the file; where several architectures were exported, the path that was given to `export`.
@@ -64,19 +66,19 @@ def load(
         FileNotFoundError: there is no such file.
         ArtifactError: the file is no exported kernel, was cut off or altered, is of another format or of versions that
             do not fit, or is for another GPU.
-        ToolchainError: TVM's runtime libraries cannot be found or loaded.
+        ToolchainError: TVM's runtime libraries cannot be found or loaded, or there is no folder for temporary files.
     """
     file = _file(Path(path).absolute(), device)  # a bare name would be searched for elsewhere
-    description = unseal(file.read_bytes(), str(path))
+    content = file.read_bytes()
+    description = unseal(content, str(path))
     _check_versions(description, str(path))
     if device is not None:
         _check_arch(description, str(path), device)
-    import tvm_ffi
-
     _load_runtime(None if libraries is None else Path(libraries).absolute())
     try:
-        module = tvm_ffi.load_module(str(file))
-        function = module.get_function(description.function)
+        function = loaded(content).get_function(description.function)
+    except ToolchainError:
+        raise
     except (RuntimeError, AttributeError) as error:
         raise ArtifactError(f"{path}: the library cannot be loaded ({error})") from error
     return Kernel(file, description, function)
