@@ -21,6 +21,7 @@ from tirx_attn.commands.model import model
 from tirx_attn.commands.mutants import mutants
 from tirx_attn.commands.plan import plan
 from tirx_attn.commands.records import records
+from tirx_attn.commands.streams import guarded
 from tirx_attn.commands.tune import tune
 from tirx_attn.commands.variants import variants
 
@@ -95,8 +96,9 @@ def options(
 
 def main() -> None:
     """Entry point of `tirx-attn`."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without the field's symbols shows "?" for them
     hide_torch_from_tvm()
-    app(prog_name="tirx-attn")
+    with guarded("tirx-attn"):
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal without the field's symbols shows "?" for them
+        app(prog_name="tirx-attn")

@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 SHAPE = "1,256,256,2,1,128"
 
 COMMANDS = [
-    "demo", "build", "export", "check", "plan", "code", "model", "explore", "tune", "variants", "mutants", "cache",
+    "demo", "build", "export", "check", "plan", "code", "model", "explore", "tune", "variants", "mutants", "records",
+    "cache",
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
@@ -58,8 +58,9 @@ class Reporter:
         self._done = 0
 
     def note(self, text: str) -> None:
-        """One line."""
-        self._console.print(text, markup=False)
+        """One line, where stderr takes it: progress is no result."""
+        with suppress(OSError):
+            self._console.print(text, markup=False)
 
     @contextmanager
     def step(self, text: str) -> Iterator[Callable[[str], None]]:

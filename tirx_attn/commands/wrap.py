@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import typer
 from tirx_attn.commands import interrupts
 from tirx_attn.commands.arguments import ArgumentError
 from tirx_attn.commands.output import print_json
+from tirx_attn.commands.streams import abandon_stdout, say
 from tirx_attn.runtime.errors import CompileError
 
 FAILED, BAD_ARGUMENT, SIGNALLED = 1, 2, 128
@@ -38,7 +38,7 @@ def command(body: Callable[..., bool]) -> Callable[..., None]:
             except BaseException as error:
                 if interrupts.received() is not None or isinstance(error, KeyboardInterrupt):
                     _end_children()
-                    _say(f"tirx-attn {name}: interrupted")
+                    say(f"tirx-attn {name}: interrupted")
                     raise typer.Exit(SIGNALLED + (interrupts.received() or signal.SIGINT)) from None
                 status = _explain(name, error, bool(options.get("as_json")))
                 if status is None:
@@ -53,22 +53,24 @@ def command(body: Callable[..., bool]) -> Callable[..., None]:
 def _explain(name: str, error: BaseException, as_json: bool) -> int | None:
     """Say what went wrong. Returns the exit status; None for an error that no user can cause."""
     if isinstance(error, BrokenPipeError):
-        # The reader of stdout has gone; what is left in the buffer must not be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon_stdout()  # its reader has gone
         return FAILED
     if not isinstance(error, (ArgumentError, CompileError, OSError)):
         return None
-    _say(f"tirx-attn {name}: {error}")
+    say(f"tirx-attn {name}: {error}")
     if isinstance(error, ArgumentError):
         return BAD_ARGUMENT
     if as_json:
         problem = {"type": type(error).__name__, "message": str(error)}
-        print_json({"command": name, "verdict": "error", "error": problem})
+        try:
+            print_json({"command": name, "verdict": "error", "error": problem})
+        except OSError:  # that may have been the problem
+            abandon_stdout()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        abandon_stdout()
     return FAILED
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _end_children() -> None:
