@@ -173,15 +173,6 @@ class TestProducts:
         report = check(edit(func, {wait.index: lambda _: [], behind.index: lambda _: []}))
         assert any("consumer 0 writes registers rows_p of a WGMMA" in f.message for f in report.findings)
 
-    def test_a_product_that_nobody_waits_for(self):
-        """The last wait_group, and all that uses O behind it, left out."""
-        func = kernel("full")
-        last = [leaf for leaf in leaves(func) if leaf.operator == "wgmma_wait_group"][-1]
-        behind = [leaf for leaf in leaves(func) if leaf.index >= last.index and "rows_o" in str(leaf.statement)]
-        report = check(edit(func, {leaf.index: lambda _: [] for leaf in (last, *behind)}))
-        words = "consumer 0 ends before its WGMMA on registers rows_o is complete"
-        assert words in [finding.message for finding in report.findings]
-
     @pytest.mark.slow
     def test_operand_outside_its_buffer(self):
         report = judge("wrong slot of an operand", "ctx_q_smem", base="hopper causal")

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tirx_attn.barriers.checker.coverage import Exercised, exercised
 from tirx_attn.barriers.checker.deadlock import explain, states
 from tirx_attn.barriers.checker.declared import Declared, check_executed
+from tirx_attn.barriers.checker.ending import in_flight
 from tirx_attn.barriers.checker.machine import Machine
 from tirx_attn.barriers.checker.memory import Finding
 from tirx_attn.barriers.checker.signals import Fatal
@@ -53,17 +55,31 @@ class Report:
     Attributes:
         findings: faults, the most telling one first.
         plays: what was played: (CTA, key of `outcomes`, events).
+        exercised: which phases of which slots were waited for, and which way branches went.
+        launches: sizes of the further launches that were joined, in words.
         seconds: time the check took.
     """
 
     findings: list[Finding] = field(default_factory=list)
     plays: list[tuple[int, str, int]] = field(default_factory=list)
+    exercised: Exercised = field(default_factory=Exercised)
+    launches: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
     def verdict(self) -> str:
         """"clean" or "error"."""
         return "error" if self.findings else "clean"
+
+    def join(self, other: Report, launch: str) -> None:
+        """Add the report on another launch; its findings say at which sizes they were found."""
+        for finding in other.findings:
+            finding.message += f"\n  in a launch of {launch}"
+        self.findings += other.findings
+        self.plays += other.plays
+        self.exercised.join(other.exercised)
+        self.launches.append(launch)
+        self.seconds += other.seconds
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-able data."""
@@ -72,6 +88,7 @@ class Report:
             "verdict": self.verdict,
             "findings": [finding.to_dict() for finding in self.findings],
             "plays": [{"cta": cta, "branch": branch, "events": events} for cta, branch, events in self.plays],
+            "exercised": {"launches": self.launches, **self.exercised.to_dict()},
             "seconds": round(self.seconds, 3),
         }
 
@@ -99,12 +116,15 @@ def check(
     declared, skeleton, report = Declared(func), extract(func, sizes), Report()
     machines = []
     for cta in dict.fromkeys((0, skeleton.grid - 1) if ctas is None else ctas):
+        seen = Exercised()
         for branch, taken in outcomes(skeleton).items():
             machine = Machine(skeleton, declared.role_of, taken, declared.edge_name, declared.barrier_name)
             machines.append(machine)
             _play(machine, declared, cta, branch, limit, report)
+            seen.repeat(exercised(machine, declared))
             if report.findings:
                 break
+        report.exercised.join(seen)
         if report.findings or sum(events for _, _, events in report.plays) > EVENTS_PER_CTA:
             break
     report.findings += check_executed(declared, skeleton, machines)
@@ -115,14 +135,16 @@ def check(
 
 _ORDER = (
     "table", "allocation", "operand", "registers", "over-arrival", "race", "aliased phase", "early arrival",
-    "first wait", "bytes", "hang", "deadlock",
+    "first wait", "in flight", "bytes", "hang", "deadlock",
 )  # fmt: skip
 
 
 def _play(machine: Machine, declared: Declared, cta: int, branch: str, limit: int, report: Report) -> None:
     try:
         ended = machine.play(cta, limit)
-        if not ended:
+        if ended:
+            machine.findings += in_flight(machine)
+        else:
             machine.findings.append(explain(machine, declared))
     except Fatal as stop:
         if not machine.findings:

@@ -40,8 +40,6 @@ def handshake(operator: str = "", warpgroups: int = 4):
                 count[0] = T.cast(X[0, 0], "int32")
                 while count[0] > 0:
                     count[0] = count[0] - 1
-            if operator == "store groups left":
-                T.ptx.cp.async_.bulk.wait_group.read(1)
             if operator == "fence of all memory":
                 T.ptx.fence.proxy.async_()
             if operator == "wide election":

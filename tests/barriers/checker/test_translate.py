@@ -49,7 +49,6 @@ class TestHandshake:
         ("cluster sync", r"operator tirx\.\w*\.?cluster\w*: no translation"),
         ("synchronous copy", r"tile primitive copy on shared, global: no translation"),
         ("loop over data", r"needs a value that only data gives"),
-        ("store groups left", r"cp\.async\.bulk\.wait_group 1: allowed is 0 groups left"),
         ("fence of all memory", r"fence\.proxy\.async: allowed is fence\.proxy\.async\.shared::cta"),
         ("wide election", r"elect_sync in a larger branch"),
         ("function", r"call of function nothing: allowed is fence_register, an empty asm"),

@@ -181,9 +181,9 @@ class _Recorder(Machine):
         self._note(warp, STORE, amount=self.skeleton.regions[region].bytes)
         super().tma_store(warp, region, starts, site)
 
-    def wait_stores(self, warp: int) -> None:
+    def wait_stores(self, warp: int, left: int = 0) -> None:
         self._note(warp, DRAIN)
-        super().wait_stores(warp)
+        super().wait_stores(warp, left)
 
     def mma(self, warp: int, first: int, count: int, reads: tuple[Any, ...], site: int) -> None:
         a = reads[0]

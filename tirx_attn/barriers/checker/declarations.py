@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tirx_attn.barriers.checker import wgmma
 from tirx_attn.barriers.checker.operators import warp_rows
 from tirx_attn.barriers.checker.tir import PANEL_ROW_BYTES, TILE_CELL_BYTES, edge_of, first_byte, key, walk
+
+_WORDS = {"warp", "min", "max", "if", "else", "not", "and", "or"}
 
 
 class Declarations:
@@ -20,6 +23,8 @@ class Declarations:
         descriptors: scalars that hold a matrix descriptor.
         fine_cells: where a shared buffer begins -> bytes of its cells, where they are fewer than usual.
         barriers: edge attribute name -> slots.
+        same: names in the skeleton whose values do not depend on the task, the lengths or data: ids, counters of loops
+            with constant bounds, constants.
     """
 
     def __init__(self) -> None:
@@ -32,6 +37,7 @@ class Declarations:
         self.descriptors: dict[int, wgmma.Descriptor] = {}
         self.fine_cells: dict[int, int] = {}
         self.barriers: dict[str, int] = {}
+        self.same: set[str] = set()
         self.sequence = 0
 
     def scan(self, node: Any) -> None:
@@ -79,6 +85,10 @@ class Declarations:
     def fine_cell(self, buffer: Any) -> int:
         """Bytes of a cell of a buffer of which a warp writes less than a usual one, or 0."""
         return self.fine_cells.get(first_byte(buffer), 0)
+
+    def is_same(self, text: str) -> bool:
+        """Whether an expression of the skeleton has the same values in every launch."""
+        return set(re.findall(r"[A-Za-z_]\w*", text)) <= self.same | _WORDS
 
     def fresh(self, name: str) -> str:
         self.sequence += 1

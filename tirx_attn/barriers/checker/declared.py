@@ -28,12 +28,13 @@ class Declared:
         self.register_file: int | None = data.get("registers")
         self.max_named: int | None = data.get("named_barriers")
         self._role_by_warp = [self._find_role(warp) for warp in range(MAX_WARPS)]
-        self._named: dict[int, tuple[str, int]] = {}
+        self.named: dict[int, tuple[str, int]] = {}
+        """Number of a hardware named barrier -> its edge and slot."""
         number = 1
         for edge in self.edges.values():
-            if edge["kind"] == "hardware named barrier":
+            if edge["kind"] == NAMED:
                 for slot in range(edge["slots"]):
-                    self._named[number] = (edge["name"], slot)
+                    self.named[number] = (edge["name"], slot)
                     number += 1
 
     def _find_role(self, warp: int) -> str:
@@ -54,13 +55,13 @@ class Declared:
     def barrier_name(self, number: int) -> str:
         if number == 0:
             return "CTA sync"
-        name, slot = self._named.get(number, (f"named barrier {number}", 0))
-        return f"{name}[{slot}]" if number in self._named else name
+        name, slot = self.named.get(number, (f"named barrier {number}", 0))
+        return f"{name}[{slot}]" if number in self.named else name
 
     def edge_of_key(self, key: str) -> dict[str, Any] | None:
         """The edge of a machine's key: an attribute name, or "#" and the number of a named barrier."""
         if key.startswith("#"):
-            name = self._named.get(int(key[1:]), ("", 0))[0]
+            name = self.named.get(int(key[1:]), ("", 0))[0]
             return self.edges.get(name.replace(".", "_"))
         return self.edges.get(key)
 
@@ -76,7 +77,7 @@ class Declared:
         edge = self.edge_of_key(key)
         if edge is None:
             return []
-        named = self._named[int(key[1:])][1] if key.startswith("#") else None
+        named = self.named[int(key[1:])][1] if key.startswith("#") else None
         groups = {role["name"]: len(role["warpgroups"]) for role in self.roles}
         names = _producers(edge)
         whole = {p["role"] for p in edge["producers"] if p.get("groups", 1) > 1}
@@ -93,7 +94,7 @@ class Declared:
     def credit_of_named(self, number: int) -> int:
         """Threads that arrive at a named barrier before the first task, and so are left over behind the last one."""
         edge = self.edge_of_key(f"#{number}")
-        if edge is None or edge["credit"] is None or self._named[number][1] not in edge["free_stages"]:
+        if edge is None or edge["credit"] is None or self.named[number][1] not in edge["free_stages"]:
             return 0
         return sum(p["arrivals"] for p in edge["producers"] if p["role"] == edge["credit"])
 
@@ -223,9 +224,5 @@ def _resources(declared: Declared, machine: Machine) -> Iterator[Finding]:
         yield Finding("table", "", "", f"named barrier {max(machine.named)}: the hardware has 16, 0 to 15")
     if not machine.inits_fenced:
         yield Finding("table", "", "", "mbarrier.init is not followed by fence.mbarrier_init: TMA may not see it")
-    for warp, held in enumerate(machine.held if machine.ended else ()):
-        for registers in held:
-            role = declared.role_of(warp)
-            yield Finding("registers", "", role, f"{role} ends before its WGMMA on registers {registers} is complete")
     if machine.ended and machine.allocated:
         yield Finding("allocation", "", "", "tensor memory is not freed at the end of the kernel")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -37,6 +37,8 @@ class Machine(Products):
         self.registers: dict[int, list[int]] = {}
         self.ended = False
         self.chosen = [0] * self.warps
+        self.passed: Counter[tuple[int, bool, int]] = Counter()
+        """(site of a branch or a loop, whether the warp went in, warp) -> how often."""
 
     def play(self, cta: int, limit: int) -> bool:
         """Run all warps to their end. False where they cannot get there; `blocked` then says who waits for what."""
@@ -64,11 +66,12 @@ class Machine(Products):
         self.tick(warp)
         unit = TMA + self.tma_units.setdefault((edge, slot), len(self.tma_units)) % TMA_SLOTS
         self.issued[unit] += 1
+        number = self.flying[unit, site] = int(self.issued[unit])
         cells = self.skeleton.regions[region].cells(starts)
-        self._access(cells, unit, int(self.issued[unit]), self.seen[warp], True, True, site)
+        self._access(cells, unit, number, self.seen[warp], True, True, site)
         state = self.slots[edge, slot]
         self._need_turn(warp, edge, slot, unit, site)
-        state.evidence.append((unit, int(self.issued[unit]), warp, site))
+        state.evidence.append((unit, number, warp, site))
         state.bytes -= size
         np.maximum(state.clock, self.seen[warp], out=state.clock)
         state.clock[unit] = self.issued[unit]
@@ -81,4 +84,15 @@ class Machine(Products):
 
     def choose(self, warp: int, site: int) -> bool:
         self.chosen[warp] += 1
-        return self.branch(warp, site, self.chosen[warp])
+        return self.went(warp, site, self.branch(warp, site, self.chosen[warp]))
+
+    def went(self, warp: int, site: int, condition: object) -> bool:
+        """Note which way a branch goes."""
+        taken = bool(condition)
+        self.passed[site, taken, warp] += 1
+        return taken
+
+    def loop(self, warp: int, site: int, first: int, end: int) -> range:
+        """Note whether a loop is entered."""
+        self.went(warp, site, first < end)
+        return range(first, end)

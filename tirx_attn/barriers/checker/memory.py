@@ -34,7 +34,7 @@ class Finding:
 
     Attributes:
         kind: "table", "allocation", "operand", "registers", "over-arrival", "race", "aliased phase", "early arrival",
-            "first wait", "bytes", "hang" or "deadlock".
+            "first wait", "in flight", "bytes", "hang" or "deadlock".
         edge: edge at fault ("" where none is).
         role: role at fault.
         message: the counterexample; its first line names edge, role, wait or access, slot and phase.
@@ -70,8 +70,10 @@ class Memory:
         """Per warp: the TMEM accesses that its tcgen05 operations come after."""
         self.pipes = [np.zeros(SIZE, np.int64) for _ in range(self.warps)]
         self.issued = np.zeros(SIZE, np.int64)
-        self.committed = [0] * self.warps
-        """Per warp: its TMA stores that are in a bulk group."""
+        self.flying: dict[tuple[int, int], int] = {}
+        """(unit, site) -> number of the last access to shared memory that an asynchronous unit made from there."""
+        self.bulk: list[list[int]] = [[] for _ in range(self.warps)]
+        """Per warp: the last TMA store of each of its bulk groups."""
         self.cells: dict[Any, tuple[tuple[int, int, int, int] | None, dict[int, tuple[int, int, int]]]] = {}
         """cell -> (unit, number, site, step) of the last write; unit -> (number, site, step) of the reads since."""
         self.loading: list[set[str]] = [set() for _ in range(self.warps)]
@@ -120,9 +122,10 @@ class Memory:
             column = cell[1] // TMEM_QUARTERS * TMEM_CELL_COLUMNS
             place = f"TMEM column {column}" if cell[0] == "t" else f"byte {cell[1]}"
             message = f"{a.text} by {first}, then {b.text} by {second}, not ordered, at {place} ({a.where}; {b.where})"
-            self.findings.append(Finding("race", "", second, message, when, (first, second), self._fills(unit)))
+            self.findings.append(Finding("race", "", second, message, when, (first, second), self.fills(unit)))
 
-    def _fills(self, unit: int) -> str:
+    def fills(self, unit: int) -> str:
+        """Attribute of the edge on which a TMA load's unit completes; "" of another unit."""
         if not TMA <= unit < TCGEN:
             return ""
         return next(edge for (edge, _), number in self.tma_units.items() if number % TMA_SLOTS == unit - TMA)
@@ -151,13 +154,17 @@ class Memory:
         unit = STORE + warp
         self.issued[unit] += 1
         cells = self.skeleton.regions[region].cells(starts)
-        self._access(cells, unit, int(self.issued[unit]), self.seen[warp], False, True, site)
+        number = self.flying[unit, site] = int(self.issued[unit])
+        self._access(cells, unit, number, self.seen[warp], False, True, site)
 
     def commit_stores(self, warp: int) -> None:
-        self.committed[warp] = int(self.issued[STORE + warp])
+        self.bulk[warp].append(int(self.issued[STORE + warp]))
 
-    def wait_stores(self, warp: int) -> None:
-        self.seen[warp][STORE + warp] = self.committed[warp]
+    def wait_stores(self, warp: int, left: int = 0) -> None:
+        """Complete all bulk groups of the warp but its last `left`."""
+        done = self.bulk[warp][: len(self.bulk[warp]) - left] if left < len(self.bulk[warp]) else []
+        if done:
+            self.seen[warp][STORE + warp] = max(int(self.seen[warp][STORE + warp]), done[-1])
 
     # -- tensor memory ----------------------------------------------------------------------------------------------
 
@@ -211,15 +218,16 @@ class Memory:
         unit, pipe = MMA + warp, self.pipes[warp]
         np.maximum(pipe, self._tcgen_clock(warp), out=pipe)
         self.issued[unit] += 1
-        number = pipe[unit] = int(self.issued[unit])
+        number = pipe[unit] = self.flying[unit, site] = int(self.issued[unit])
+        known = pipe.tolist()  # many cells follow, and a list is read faster
         for read in reads:
             if read[0] == "tmem":
                 source: Any = [("t", c) for c in range(read[1] * TMEM_QUARTERS, (read[1] + read[2]) * TMEM_QUARTERS)]
             else:
                 source = self.skeleton.regions[read[1]].cells(read[2])
-            self._access(source, unit, number, pipe, False, True, site)
+            self._access(source, unit, number, known, False, True, site)
         target = [("t", c) for c in range(first * TMEM_QUARTERS, (first + count) * TMEM_QUARTERS)]
-        self._access(target, unit, number, pipe, True, False, site)
+        self._access(target, unit, number, known, True, False, site)
 
     def use(self, warp: int, registers: str, where: str, is_asm: bool = False) -> None:
         if registers in self.loading[warp]:

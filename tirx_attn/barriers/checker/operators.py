@@ -113,9 +113,7 @@ def _fence_proxy(t: Any, s: Any, call: Any, lanes: int) -> None:
 
 
 def _wait_group(t: Any, s: Any, call: Any, lanes: int) -> None:
-    if str(call.args[0]) != "0":
-        raise Unsupported(f"cp.async.bulk.wait_group {call.args[0]}: allowed is 0 groups left")
-    t.emit("m.wait_stores(warp)")
+    t.emit(f"m.wait_stores(warp, {t.expression(call.args[0])})")
 
 
 def _tmem(method: str) -> Any:

@@ -51,6 +51,7 @@ class Products(Signals):
         """Issue a product. `registers`: the accumulators, and A where it is no shared memory."""
         self.tick(warp)
         group, grouped, unfenced = self.groups[warp] + 1, self.grouped[warp], self.unfenced[warp]
+        self.flying[MMA + warp, site] = group
         for name in registers:
             if unfenced is None or name in unfenced:
                 self._fault(warp, f"issues {self.sites[site]} with registers {name} not behind a wgmma.fence", site)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tirx_attn.barriers.checker import wgmma
+from tirx_attn.barriers.checker import control, wgmma
 from tirx_attn.barriers.checker.declarations import Declarations
 from tirx_attn.barriers.checker.operators import call_event, tile_event
 from tirx_attn.barriers.checker.tir import (
@@ -65,7 +65,15 @@ class Skeleton:
     @property
     def branches(self) -> list[int]:
         """Sites of the branches that depend on data."""
-        return sorted({int(site) for site in re.findall(r"m\.choose\(warp, (\d+)\)", self.source)})
+        return self._sites("choose")
+
+    @property
+    def conditions(self) -> list[int]:
+        """Sites of the branches and loops that do not go the same way in every launch."""
+        return self._sites("choose|went|loop")
+
+    def _sites(self, methods: str) -> list[int]:
+        return sorted({int(site) for site in re.findall(rf"m\.(?:{methods})\(warp, (\d+)[,)]", self.source)})
 
 
 def extract(func: Any, sizes: Mapping[str, int] | None = None) -> Skeleton:
@@ -104,7 +112,6 @@ def extract(func: Any, sizes: Mapping[str, int] | None = None) -> Skeleton:
     )
 
 
-_EVENT = re.compile(r"\bm\.(?!use|set|pin|choose)")
 _REGISTERS = ("m.use(", "m.set(", "m.pin(")
 """Events of registers alone."""
 
@@ -140,7 +147,7 @@ class _Translator(Declarations):
         """Python text of an integer expression."""
         return integer_expression(node, self.names)
 
-    def _is_lane_dependent(self, text: str) -> bool:
+    def is_lane_dependent(self, text: str) -> bool:
         return not self.lane_names.isdisjoint(re.findall(r"\w+", text))
 
     # -- statements -------------------------------------------------------------------------------------------------
@@ -188,53 +195,17 @@ class _Translator(Declarations):
                 self.warp_lanes.add(key(definition.def_ids[0]))
             if definition.scope == GRID_SCOPE:
                 self.grid = [*self.lines, f"    return {self.expression(definition.extents[0])}"]
+            else:
+                self.same.add(name)
             self.emit(f"{name} = {SCOPE_IDS[definition.scope]}")
         elif kind == "For":
-            name = self.names[key(node.loop_var)] = self.fresh(node.loop_var.name)
-            first, extent = self.expression(node.min), self.expression(node.extent)
-            bounds = extent if first == "0" else f"{first}, {first} + {extent}"
-            self.block(f"for {name} in range({bounds}):", lambda: self.statement(node.body, lanes))
+            control.loop(self, node, lanes)
         elif kind == "While":
             self.block(f"while {self.expression(node.condition)}:", lambda: self.statement(node.body, lanes))
         elif kind == "IfThenElse":
-            self._branch(node, lanes)
+            control.branch(self, node, lanes)
         else:
             self._leaf(node, kind, lanes)
-
-    def _branch(self, node: Any, lanes: int) -> None:
-        condition = node.condition
-        kind = type(condition).__name__
-        if "elect_sync" in str(condition):
-            if kind != "Call" or node.else_case is not None:
-                raise Unsupported(f"elect_sync in a larger branch at {where_of(node)}: no translation")
-            self.statement(node.then_case, 1)
-            return
-        if "thread_rank" in str(condition):
-            if kind != "EQ" or str(condition.b) != "0" or node.else_case is not None:
-                raise Unsupported(f"branch on {condition} at {where_of(node)}: allowed is thread_rank() == 0")
-            self.block("if warp == 0:", lambda: self.statement(node.then_case, 1))
-            return
-        if kind == "EQ" and key(condition.a) in self.warp_lanes and type(condition.b).__name__ == "IntImm":
-            if lanes != WARP or node.else_case is not None or not 0 <= int(condition.b) < WARP:
-                raise Unsupported(f"branch on {condition} at {where_of(node)}: allowed is one lane of a whole warp")
-            self.statement(node.then_case, 1)
-            return
-        self.uses(node, condition)
-        on_lane = False
-        try:
-            text = self.expression(condition)
-            on_lane = self._is_lane_dependent(text)
-            if on_lane:
-                raise DataDependent(text)
-        except DataDependent:
-            text = f"m.choose(warp, {self.site('branch on data', node)})"
-        start = len(self.lines)
-        took = self.block(f"if {text}:", lambda: self.statement(node.then_case, lanes))
-        if node.else_case is not None:
-            header = "else:" if took else f"if not ({text}):"
-            self.block(header, lambda: self.statement(node.else_case, lanes))
-        if on_lane and any(_EVENT.search(line) for line in self.lines[start:]):
-            raise Unsupported(f"branch on {condition} at {where_of(node)}: what it guards is not for a whole warp")
 
     def _leaf(self, node: Any, kind: str, lanes: int) -> None:
         if kind == "Bind":
@@ -245,6 +216,8 @@ class _Translator(Declarations):
                 return
             name = self.names[key(node.var)] = self.fresh(node.var.name)
             self.bound.add(name)
+            if self.is_same(text):
+                self.same.add(name)
             self.emit(f"{name} = {text}")
         elif kind == "BufferStore":
             self.uses(node, node.value)
@@ -288,7 +261,7 @@ class _Translator(Declarations):
 
     def _shared_access(self, statement: Any, access: str, buffer: Any, indices: Any) -> None:
         starts = [self.expression(index) for index in indices]
-        extents = tuple(WARP if self._is_lane_dependent(text) else 1 for text in starts)
+        extents = tuple(WARP if self.is_lane_dependent(text) else 1 for text in starts)
         number = self.region(shared_region(buffer, extents, self.fine_cell(buffer)))
         site = self.site(f"{access} of {buffer.name}", statement)
         self.emit(f"m.{access}(warp, {number}, ({', '.join(starts)},), {site})")
