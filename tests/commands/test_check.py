@@ -107,7 +107,7 @@ def test_runs_that_do_not_exist_are_refused(tirx_attn, text):
 def test_the_markdown_has_no_times(tirx_attn, monkeypatch):
     finding = {"kind": "deadlock", "message": "s_ready: deadlock, softmax 0 waits\n  in CTA 0"}
     failed = proof.Step("structure", None, proof.FAILED, "error, 1 finding: s_ready: deadlock", [finding], seconds=1.5)
-    monkeypatch.setattr(proof, "check_structure", lambda func: failed)
+    monkeypatch.setattr(proof, "check_structure", lambda func, plan: failed)
     result = tirx_attn("check", "--shape", SHAPE, "--simulate", "none", "--markdown")
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -29,7 +27,7 @@ def clean(checker):
 @pytest.fixture(autouse=True)
 def a_kernel_without_faults(monkeypatch):
     structure = proof.Step("structure", None, proof.PASSED, "clean")
-    monkeypatch.setattr(proof, "check_structure", lambda func: structure)
+    monkeypatch.setattr(proof, "check_structure", lambda func, plan: structure)
     monkeypatch.setattr(proof, "require_simulator", lambda: None)
     monkeypatch.setattr(kernel, "build_kernel", lambda plan: None)
     monkeypatch.setattr(simulator, "run", right_answer)
@@ -73,7 +71,7 @@ def test_the_inputs_take_both_outcomes_of_the_rescale():
 
 def test_nothing_runs_after_a_structural_fault(monkeypatch):
     fault = proof.Step("structure", None, proof.FAILED, "error", [{"kind": "deadlock", "message": "s_ready"}])
-    monkeypatch.setattr(proof, "check_structure", lambda func: fault)
+    monkeypatch.setattr(proof, "check_structure", lambda func, plan: fault)
     monkeypatch.setattr(simulator, "run", lambda *_, **__: pytest.fail("the simulator ran"))
     steps = prove()
     assert proof.verdict(steps) == "failed"
@@ -155,46 +153,6 @@ def test_progress_is_a_line_per_step_where_stderr_is_no_terminal(capsys):
     assert lines[0] == "1/10  structural check"
     assert lines[-1] == "10/10  racecheck: rescale in no block"
     assert len(lines) == 10
-
-
-@pytest.mark.parametrize(
-    ("shape", "causal", "arch", "changes", "ctas"),
-    [
-        ("1,256,384,2,1,128", False, "sm_100a", [], 1),  # two tasks
-        ("1,128,384,6,3,64", False, "sm_100a", [], 1),  # three
-        ("2,128,256,2,1,128", False, "sm_90a", [], 2),
-        ("1,256,384,2,1,128", True, "sm_100a", [], None),  # a CTA takes one task
-        ("1,256,384,1,1,128", False, "sm_100a", [], None),  # there is one task
-        ("1,256,384,2,1,128", False, "sm_100a", ["persistent_ctas=1"], None),  # it has both already
-    ],
-)
-def test_where_a_cta_takes_one_task_it_is_also_played_with_more(shape, causal, arch, changes, ctas):
-    problem = parse_problem(shape, causal, arch, changes=changes)
-    plan = proof.from_task_to_task(problem)
-    assert (plan and plan.schedule.persistent_ctas) == ctas
-    if plan is not None:
-        assert plan.tasks_per_cta >= 2
-        assert replace(plan, schedule=problem.plan.schedule) == problem.plan
-
-
-def test_a_fault_between_tasks_fails(monkeypatch):
-    """The launch as it is has one task for each CTA, and is clean."""
-    problem = parse_problem("1,256,384,2,1,128", False, "sm_100a", changes=["statistics=tmem"])
-    finding = {"kind": "phase", "message": "aliased"}
-    played = []
-
-    def check_structure(func):
-        played.append(func)
-        fails = len(played) == 2
-        status, findings = ("failed", [finding]) if fails else ("passed", [])
-        return proof.Step("structure", None, status, "", findings, seconds=1.0)
-
-    monkeypatch.setattr(proof, "check_structure", check_structure)
-    monkeypatch.setattr(proof, "build_planned", lambda plan: plan)
-    (structure, *rest) = proof.prove(None, problem, Reporter(), 10.0)
-    assert (structure.status, structure.findings, structure.seconds) == ("failed", [finding], 2.0)
-    assert {step.status for step in rest} == {"skipped"}
-    assert [plan and plan.tasks_per_cta for plan in played] == [None, 2]
 
 
 class TestOnGpu:

@@ -55,7 +55,8 @@ def check(
 ) -> bool:
     """Prove the synchronisation and the numbers of one kernel.
 
-    First by structure, in seconds; then on the simulator, with ordinary data, with keys that force a rescale in every
+    First by structure, in seconds, at the shape's lengths and at others that use each slot of the protocol several
+    times; then on the simulator, with ordinary data, with keys that force a rescale in every
     block, and with keys that force none. The simulator wants small problems: a few hundred tokens, a few heads. It has
     no WGMMA: kernels for sm_90a are proved by structure, and their numbers on a GPU where there is one.
 
@@ -117,11 +118,20 @@ def _print(problem: Problem, steps: list[proof.Step], seconds: float) -> None:
     for step in steps:
         status = f"[{STYLES[step.status]}]{step.status}[/]"
         made.add_row(step.name, step.input or "-", status, _escape(step.detail), f"{step.seconds:.1f}")
+        if "exercised" in step.figures:
+            made.add_row("exercised", "-", "", _escape(_exercised(step.figures["exercised"])), "")
     console.print(made)
     for line in _findings(steps):
         console.print(line, markup=False, soft_wrap=True)
     result = proof.verdict(steps)
     console.print(f"[{STYLES[result]}]{result}[/] in {seconds:.0f} s")
+
+
+def _exercised(data: dict[str, Any]) -> str:
+    """What the structural check has not seen twice, in a line."""
+    where = f"; further launches: {'; '.join(data['launches'])}" if data["launches"] else ""
+    unseen = f"not twice: {'; '.join(data['unseen'])}" if data["unseen"] else "each slot, phase and branch twice"
+    return unseen + where
 
 
 def _markdown(steps: list[proof.Step]) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tirx_attn.commands.arguments import Problem
 from tirx_attn.commands.output import Reporter
-from tirx_attn.family import AnyPlan, build_planned
+from tirx_attn.family import AnyPlan
 from tirx_attn.schedule import Plan
 from tirx_attn.verify import ErrorVerdict, gpu, simulated_plan, simulator
 from tirx_attn.verify.inputs import CHECKERS, INPUTS
@@ -91,12 +91,7 @@ def verdict(steps: list[Step]) -> str:
 
 def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float, runs: Sequence[str]) -> Iterator[Step]:
     with reporter.step("structural check"):
-        structure = check_structure(func)
-        following = from_task_to_task(problem) if structure.status == PASSED else None
-        if following is not None:
-            seconds = structure.seconds
-            structure = check_structure(build_planned(following))
-            structure.seconds += seconds
+        structure = check_structure(func, problem.plan)
     yield structure
     if not problem.family.simulated:
         yield from _on_gpu(problem, structure.status == PASSED, reporter, time_limit, runs)
@@ -160,18 +155,6 @@ def _on_gpu(
             yield step
 
 
-def from_task_to_task(problem: Problem) -> AnyPlan | None:
-    """The plan with half as many CTAs as tasks, where each CTA would take one task and can go on to another.
-
-    So what a CTA hands from task to task is played too. None where there is no such plan, or the problem's own is one.
-    """
-    plan = problem.plan
-    if not plan.is_persistent or plan.tasks_per_cta != 1 or plan.tasks is None or plan.tasks < 2:
-        return None
-    schedule: Any = replace(plan.schedule, persistent_ctas=plan.tasks // 2)
-    return replace(plan, schedule=schedule)
-
-
 def _simulation(problem: Problem) -> Any:
     """The PrimFunc that the simulator takes: the same device code with compact tensors."""
     from tirx_attn.kernel import build_kernel
@@ -180,19 +163,25 @@ def _simulation(problem: Problem) -> Any:
     return build_kernel(simulated_plan(problem.plan))
 
 
-def check_structure(func: Any) -> Step:
-    """What the PrimFunc does, held against what it declares, played to its end."""
+def check_structure(func: Any, plan: AnyPlan | None = None) -> Step:
+    """What the PrimFunc does, held against what it declares, played to its end.
+
+    With its plan, also in further launches, until every slot, phase and branch has been exercised.
+    """
     from tirx_attn.barriers.check import check
+    from tirx_attn.verify.exercise import check_launches
 
     started = time.perf_counter()
     try:
-        report = check(func)
+        report = check(func) if plan is None else check_launches(plan, func)
     except ValueError as error:  # a statement that the checker cannot translate
         return Step("structure", None, FAILED, f"not understood: {error}", seconds=time.perf_counter() - started)
-    findings = report.to_dict()["findings"]
+    data = report.to_dict()
+    findings = data["findings"]
     status = PASSED if report.verdict == "clean" else FAILED
     detail = _summary(report.verdict, findings)
-    return Step("structure", None, status, detail, findings, {"verdict": report.verdict}, report.seconds)
+    figures = {name: data[name] for name in ("verdict", "exercised")}
+    return Step("structure", None, status, detail, findings, figures, time.perf_counter() - started)
 
 
 def _simulated(name: str, key: str, func: Any, probe: Probe, time_limit: float, note: Callable[[str], None]) -> Step:

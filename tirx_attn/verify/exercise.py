@@ -1,0 +1,136 @@
+"""Launches that the structural check plays beside a kernel's own one, so that each slot, phase and branch is used.
+
+A short launch uses no slot twice, and a slot that is given back too early is no fault there. Sizes that a kernel has
+baked in make it another kernel: it is traced again, with the same schedule and heads and other lengths of the same
+kind. A kernel that leaves its sizes to run time is traced once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tirx_attn.barriers.check import Report, check
+from tirx_attn.barriers.checker.coverage import ENOUGH
+from tirx_attn.config import RUN_TIME_NAMES, TILE_KEYS, AttentionConfig
+from tirx_attn.family import AnyPlan, build_planned
+from tirx_attn.schedule.tiles import ceil_div
+
+USES = 5
+"""Uses of a slot that has each of its two phases waited for twice, where the first wait passes at once."""
+
+BLOCKS = 3
+"""Key blocks of a task that has a first one, a last one and one between."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A launch to play.
+
+    Attributes:
+        b, sq, skv: sizes.
+        ctas: CTAs to play; None for the first and the last.
+    """
+
+    b: int
+    sq: int
+    skv: int
+    ctas: tuple[int, ...] | None = None
+
+    @property
+    def named(self) -> dict[str, int]:
+        """The sizes, by the names that AttentionConfig has for them."""
+        return dict(zip(RUN_TIME_NAMES, (self.b, self.sq, self.skv), strict=True))
+
+
+def check_launches(
+    plan: AnyPlan,
+    func: Any = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    build: Callable[[AnyPlan], Any] = build_planned,
+) -> Report:
+    """Structural check of a plan's kernel in its own launch, then in further ones until all has been exercised.
+
+    What is left in `exercised.unseen` of the report, none of these launches reaches. A finding of a further launch says
+    in its last line which one that is; nothing is played after a finding.
+
+    Args:
+        plan: the kernel's plan.
+        func: its PrimFunc; None builds it.
+        sizes: the own launch of a kernel whose sizes are open; None plays further launches alone.
+        build: plan -> PrimFunc.
+
+    Raises:
+        Unsupported, ValueError: as `tirx_attn.barriers.check.check`.
+    """
+    func = build(plan) if func is None else func
+    open_names = plan.config.run_time_names
+    report = check(func, sizes=sizes) if sizes or not open_names else Report()
+    for launch in further(plan):
+        if report.findings or (report.plays and not report.exercised.unseen):
+            break
+        # Names that stay open keep the PrimFunc; the others are constants in it.
+        fixed: Any = {name: n for name, n in launch.named.items() if name not in open_names}
+        config = replace(plan.config, **fixed)
+        played = func if config == plan.config else build(replace(plan, config=config))
+        given = {name: n for name, n in launch.named.items() if name in open_names}
+        found = check(played, sizes=given, ctas=launch.ctas)
+        report.join(found, words(plan.config, launch))
+    return report
+
+
+def words(config: AttentionConfig, launch: Sizes) -> str:
+    """A launch as findings name it."""
+    return ", ".join(f"{name}={n}" for name, n in {**launch.named, "Hq": config.Hq, "Hkv": config.Hkv}.items())
+
+
+def further(plan: AnyPlan) -> Iterator[Sizes]:
+    """A launch of many key blocks and tasks, so that each slot is used `USES` times; then one of a single key block.
+
+    Where CTAs stride over the tasks there are as many tasks as that takes, and a CTA comes to all query tiles. With a
+    causal mask the first launch has tiles that see two blocks in part, and the second one tasks without keys.
+    """
+    config, ring = plan.config, plan.schedule.kv_stages
+    per_stop = getattr(plan, "tiles_per_stop", 1)
+    per_visit = plan.tiles.tiles_per_task * per_stop
+    tokens = plan.tiles.tokens_per_tile
+    short = 1 if config.Skv is None else -config.Skv % TILE_KEYS
+    along = _along(plan, 2)
+    visits = blocks = 1
+    if plan.is_persistent:
+        visits = max(USES * ceil_div(getattr(plan.schedule, "q_stages", 1), per_stop), ENOUGH * along)
+        blocks = BLOCKS
+    blocks = max(blocks, ceil_div(USES * ring, 2 * per_stop * visits))
+    # The last tile of the last visit has no rows.
+    sq = tokens * (along * per_visit - (per_visit - 1))
+    if config.is_causal:
+        sq -= tokens // 2
+        blocks = max(blocks, ceil_div(sq, TILE_KEYS)) if plan.is_persistent else blocks
+    # A task begins at another slot of the ring than the one before.
+    blocks = min(range(blocks, blocks + ring), key=lambda n: math.gcd(2 * n, ring))
+    yield _launch(plan, visits, along, sq, blocks * TILE_KEYS - short, long=True)
+    if config.is_causal:
+        along = _along(plan, ceil_div(TILE_KEYS, tokens * per_visit) + 1)
+        yield _launch(plan, 2 * ENOUGH, along, tokens * along * per_visit, TILE_KEYS - short, long=False)
+    elif config.Skv is None:
+        yield _launch(plan, ENOUGH, along, sq, TILE_KEYS, long=False)
+
+
+def _along(plan: AnyPlan, least: int) -> int:
+    """Visits along the query tokens of a head; no divisor of a stride over them, so that a CTA comes to each."""
+    ctas = plan.schedule.persistent_ctas or plan.target.sms
+    choices = range(least, least + ctas + 2)
+    return next(n for n in choices if math.gcd(n, ctas) == 1) if plan.is_persistent else least
+
+
+def _launch(plan: AnyPlan, visits: int, along: int, sq: int, skv: int, *, long: bool) -> Sizes:
+    """A launch with so many visits of a CTA; without strides over the tasks, one with two tasks of each length."""
+    if plan.is_persistent:
+        ctas = plan.schedule.persistent_ctas or plan.target.sms
+        return Sizes(ceil_div(visits * ctas, plan.config.Hkv * along), sq, skv, (0,) if long else None)
+    tasks = ENOUGH * plan.config.Hkv * along
+    longest = range(ENOUGH)
+    return Sizes(ENOUGH, sq, skv, (*longest, *(tasks - 1 - n for n in longest)))
