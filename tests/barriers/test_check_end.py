@@ -6,6 +6,7 @@ import pytest
 
 from tests.barriers.checked import headline
 from tests.barriers.edited import Edits, build, place
+from tests.barriers.faults import AT_THE_END, LATE, LATE_AND_LAST, LATE_STORE_ROLE, WAIT
 from tests.barriers.hopper import kernel
 from tirx_attn.barriers.check import check
 from tirx_attn.barriers.checker.rewrite import edit, leaves
@@ -14,74 +15,9 @@ BLACKWELL = ((1, 256, 256, 2, 1, 64), "sm_100a")
 HOPPER = ((1, 256, 384, 2, 1, 128), "sm_90a")
 
 COMMIT = "            T.ptx.cp.async_.bulk.commit_group()\n"
-WAIT = "            T.ptx.cp.async_.bulk.wait_group.read(0)\n"
 STORE_FROM = "Tx.copy_async("
 LOAD_KV = "Tx.copy_async(\n                ctx.kv_smem["
 TO_THE_END = "then the end of the CTA, not ordered:"
-
-LATE_STORE_ROLE = """
-
-@T.inline
-def store_role(ctx):
-    staged = ctx.barriers.cursor("o_staged.full")
-    task = ctx.tasks("store")
-    task.init(ctx.cta)
-    pending = T.local_scalar("int32")
-    pending = 0
-    while task.valid():
-        if pending != 0:
-            if T.cuda.elect_sync():
-                T.ptx.cp.async_.bulk.wait_group.read(0)
-            T.cuda.warp_sync()
-            for stage in T.unroll(Q_STAGES):
-                ctx.barriers.o_staged_empty.arrive(ctx.freed_stage(stage))
-        pending = 1
-        for stage in T.unroll(Q_STAGES):
-            tile = T.meta_var(ctx.staging_tile(stage))
-            store_o(ctx, task, ctx.tiles.first_token(task.m_block_idx, stage), stage, staged.phase, tile)
-        staged.advance()
-        task.next_tile()
-"""
-LATE_HOPPER_STORE_ROLE = """
-
-@T.inline
-def store_role(ctx):
-    staged = ctx.barriers.cursor("o_staged.full")
-    stop = ctx.stops("store")
-    stop.init(ctx.cta)
-    pending = T.local_scalar("int32")
-    pending = 0
-    while stop.valid():
-        for turn in T.serial(ctx.plan.tiles_per_stop, unroll=False):
-            m_block: T.let = ctx.tile(stop, turn)
-            if ctx.has_tile(stop, turn):
-                if pending != 0:
-                    if T.cuda.elect_sync():
-                        T.ptx.cp.async_.bulk.wait_group.read(0)
-                    T.cuda.warp_sync()
-                    ctx.barriers.o_staged_empty.arrive(0)
-                pending = 1
-                store_o(ctx, stop, ctx.tiles.first_token(m_block, 0), 0, staged.phase, 0)
-                staged.advance()
-        stop.next_tile()
-"""
-AT_THE_END = """\
-    if T.cuda.elect_sync():
-        T.ptx.cp.async_.bulk.wait_group.read(0)
-    T.cuda.warp_sync()
-"""
-LATE: Edits = {
-    "roles/tma.py": [(WAIT, "")],
-    "roles/epilogue.py": [("", LATE_STORE_ROLE)],
-    "hopper/transfer.py": [("", LATE_HOPPER_STORE_ROLE)],
-}
-"""Stores are waited for before a tile is written again, and not after the last one."""
-LATE_AND_LAST: Edits = {
-    "roles/tma.py": [(WAIT, "")],
-    "roles/epilogue.py": [("", LATE_STORE_ROLE + AT_THE_END)],
-    "hopper/transfer.py": [("", LATE_HOPPER_STORE_ROLE + AT_THE_END)],
-}
-"""The same, and after the last one too."""
 
 
 class TestStores:

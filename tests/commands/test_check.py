@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from typer.testing import CliRunner
 
+from tests.barriers.edited import edited
+from tests.barriers.faults import FAULTS, LATE, Fault
 from tirx_attn.barriers import PROTOCOL_ATTRIBUTE
 from tirx_attn.commands import proof
 from tirx_attn.commands.demo import KERNELS
@@ -118,6 +121,54 @@ def test_the_markdown_has_no_times(tirx_attn, monkeypatch):
         "  in CTA 0",
         "failed",
     ]
+
+
+def command_on(folder, fault, *options: str):
+    """The command on the short launch of a fault, in a copy of the package that has it."""
+    shape = ",".join(map(str, fault.short))
+    mask = ["--causal"] if fault.is_causal else []
+    with edited(folder, fault.edits):
+        from tirx_attn.cli import app
+
+        return CliRunner().invoke(
+            app, ["check", "--shape", shape, *mask, "--arch", fault.arch, "--simulate", "none", *options]
+        )
+
+
+@pytest.mark.parametrize("name", ["V released a query tile early", "phase of the staging memory stands still"])
+def test_a_fault_that_the_shape_has_no_use_of_is_found_in_another_launch(tmp_path, name):
+    result = command_on(tmp_path, FAULTS[name], "--json")
+    assert result.exit_code == 1, result.output
+    (structure,) = json.loads(result.stdout)["steps"]
+    assert (structure["status"], structure["findings"][0]["kind"]) == ("failed", FAULTS[name].kind)
+    launch = structure["exercised"]["launches"][-1]
+    assert structure["findings"][0]["message"].endswith(f"\n  in a launch of {launch}")
+    assert launch.startswith("B=")
+
+
+def test_a_store_that_nobody_waits_for_after_the_last_one(tmp_path):
+    result = command_on(tmp_path, Fault(LATE, "sm_90a", False, (1, 256, 384, 2, 1, 128), (), "", "", ""))
+    assert result.exit_code == 1
+    message = "TMA store from ctx_o_rows by store, then the end of the CTA, not ordered"
+    assert f"structure in flight: {message}" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("failed in")
+
+
+def test_what_was_not_exercised_is_listed_and_no_failure(tirx_attn):
+    """A CTA of a causal launch takes one task, so it waits for no Q slot again."""
+    options = ["--shape", "1,256,256,2,1,128", "--causal", "--simulate", "none"]
+    result = tirx_attn("check", *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    (structure,) = json.loads(result.stdout)["steps"]
+    found = structure["exercised"]
+    assert "q_load.empty[0, 1]: phase 0 never, phase 1 never" in found["unseen"]
+    assert len(found["launches"]) == 2
+    waits = {(each["edge"], each["slot"]): each["waits"] for each in found["edges"]}
+    assert waits["q_load.full", 0] == [1, 0]
+    assert min(n for slot in range(3) for n in waits["kv_load.empty", slot]) >= 2
+    assert {each["branch"].split()[0] for each in found["branches"]} == {"branch", "loop"}
+    table = " ".join(tirx_attn("check", *options).stdout.split())
+    assert "│ exercised │ - │ │ not twice: q_load.full[0, 1]: phase 0 once, phase 1 never;" in table
 
 
 def test_a_kernel_for_hopper_is_proved_by_structure(tirx_attn):

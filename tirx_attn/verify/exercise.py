@@ -14,7 +14,7 @@ from typing import Any
 
 from tirx_attn.barriers.check import Report, check
 from tirx_attn.barriers.checker.coverage import ENOUGH
-from tirx_attn.config import RUN_TIME_NAMES, TILE_KEYS, AttentionConfig
+from tirx_attn.config import MAX_SIZE, RUN_TIME_NAMES, TILE_KEYS, AttentionConfig
 from tirx_attn.family import AnyPlan, build_planned
 from tirx_attn.schedule.tiles import ceil_div
 
@@ -90,33 +90,48 @@ def words(config: AttentionConfig, launch: Sizes) -> str:
 def further(plan: AnyPlan) -> Iterator[Sizes]:
     """A launch of many key blocks and tasks, so that each slot is used `USES` times; then one of a single key block.
 
-    Where CTAs stride over the tasks there are as many tasks as that takes, and a CTA comes to all query tiles. With a
-    causal mask the first launch has tiles that see two blocks in part, and the second one tasks without keys.
+    With a causal mask the first launch has a task whose rows see two blocks in part, and the second one tasks without
+    keys. Without one, the second launch is another only where Skv is left to run time.
     """
-    config, ring = plan.config, plan.schedule.kv_stages
+    short = 1 if plan.config.Skv is None else -plan.config.Skv % TILE_KEYS
+    yield _long(plan, short)
+    if plan.config.is_causal:
+        # More tasks than see the block: the first of them are without keys.
+        along = _along(plan, ceil_div(TILE_KEYS, _tokens(plan)) + 2)
+        yield _launch(plan, 2 * ENOUGH, along, _last_tile_empty(plan, along), TILE_KEYS - short)
+    elif plan.config.Skv is None:
+        along = _along(plan, 2)
+        yield _launch(plan, ENOUGH, along, _last_tile_empty(plan, along), TILE_KEYS)
+
+
+def _long(plan: AnyPlan, short: int) -> Sizes:
+    config, ring, tile = plan.config, plan.schedule.kv_stages, plan.tiles.tokens_per_tile
+    if not plan.is_persistent:
+        blocks = ceil_div(USES * ring, 2)
+        # The block that the rows of the first task begin to see lies in its middle.
+        sq = next(n for n in range(tile - short, MAX_SIZE, TILE_KEYS) if n > _tokens(plan))
+        return _launch(plan, 1, ceil_div(sq, _tokens(plan)), sq, blocks * TILE_KEYS - short)
     per_stop = getattr(plan, "tiles_per_stop", 1)
-    per_visit = plan.tiles.tiles_per_task * per_stop
-    tokens = plan.tiles.tokens_per_tile
-    short = 1 if config.Skv is None else -config.Skv % TILE_KEYS
-    along = _along(plan, 2)
-    visits = blocks = 1
-    if plan.is_persistent:
-        visits = max(USES * ceil_div(getattr(plan.schedule, "q_stages", 1), per_stop), ENOUGH * along)
-        blocks = BLOCKS
-    blocks = max(blocks, ceil_div(USES * ring, 2 * per_stop * visits))
-    # The last tile of the last visit has no rows.
-    sq = tokens * (along * per_visit - (per_visit - 1))
+    along = _along(plan, ceil_div(TILE_KEYS + tile, _tokens(plan)) if config.is_causal else 2)
+    visits = max(USES * ceil_div(getattr(plan.schedule, "q_stages", 1), per_stop), ENOUGH * along)
+    blocks = max(BLOCKS, ceil_div(USES * ring, 2 * per_stop * visits))
+    sq = _last_tile_empty(plan, along)
     if config.is_causal:
-        sq -= tokens // 2
-        blocks = max(blocks, ceil_div(sq, TILE_KEYS)) if plan.is_persistent else blocks
+        sq -= tile // 2  # a tile begins inside a block
+        blocks = max(blocks, ceil_div(sq, TILE_KEYS))
     # A task begins at another slot of the ring than the one before.
     blocks = min(range(blocks, blocks + ring), key=lambda n: math.gcd(2 * n, ring))
-    yield _launch(plan, visits, along, sq, blocks * TILE_KEYS - short, long=True)
-    if config.is_causal:
-        along = _along(plan, ceil_div(TILE_KEYS, tokens * per_visit) + 1)
-        yield _launch(plan, 2 * ENOUGH, along, tokens * along * per_visit, TILE_KEYS - short, long=False)
-    elif config.Skv is None:
-        yield _launch(plan, ENOUGH, along, sq, TILE_KEYS, long=False)
+    return _launch(plan, visits, along, sq, blocks * TILE_KEYS - short, ctas=(0,))
+
+
+def _tokens(plan: AnyPlan) -> int:
+    """Query tokens of a visit of a CTA: a task, or the tiles that it takes at a stop."""
+    return plan.tiles.tokens_per_tile * plan.tiles.tiles_per_task * getattr(plan, "tiles_per_stop", 1)
+
+
+def _last_tile_empty(plan: AnyPlan, along: int) -> int:
+    """Sq of so many visits, of which the last one has rows for its first tile alone."""
+    return (along - 1) * _tokens(plan) + plan.tiles.tokens_per_tile
 
 
 def _along(plan: AnyPlan, least: int) -> int:
@@ -126,11 +141,11 @@ def _along(plan: AnyPlan, least: int) -> int:
     return next(n for n in choices if math.gcd(n, ctas) == 1) if plan.is_persistent else least
 
 
-def _launch(plan: AnyPlan, visits: int, along: int, sq: int, skv: int, *, long: bool) -> Sizes:
+def _launch(plan: AnyPlan, visits: int, along: int, sq: int, skv: int, ctas: tuple[int, ...] | None = None) -> Sizes:
     """A launch with so many visits of a CTA; without strides over the tasks, one with two tasks of each length."""
     if plan.is_persistent:
-        ctas = plan.schedule.persistent_ctas or plan.target.sms
-        return Sizes(ceil_div(visits * ctas, plan.config.Hkv * along), sq, skv, (0,) if long else None)
+        strides = plan.schedule.persistent_ctas or plan.target.sms
+        return Sizes(ceil_div(visits * strides, plan.config.Hkv * along), sq, skv, ctas)
     tasks = ENOUGH * plan.config.Hkv * along
     longest = range(ENOUGH)
     return Sizes(ENOUGH, sq, skv, (*longest, *(tasks - 1 - n for n in longest)))
