@@ -93,7 +93,7 @@ def test_a_count_that_is_wrong_stops_at_the_structural_check(tirx_attn, monkeypa
 
 
 def test_runs_can_be_left_out(tirx_attn, monkeypatch):
-    monkeypatch.setattr(proof, "_simulated", lambda *_: pytest.fail("the simulator was asked for"))
+    monkeypatch.setattr(proof, "simulated_step", lambda *_: pytest.fail("the simulator was asked for"))
     result = tirx_attn("check", "--shape", SHAPE, "--simulate", "none", "--json")
     assert result.exit_code == 0, result.stderr
     assert [step["step"] for step in json.loads(result.stdout)["steps"]] == ["structure"]

@@ -1,18 +1,23 @@
-"""`tirx-attn demo`: generates, compiles and proves two small kernels, and prints one table."""
+"""`tirx-attn demo`: generates, compiles and proves two small kernels, and prints each result as soon as it is known."""
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.markup import escape
 
-from tirx_attn.commands import output, proof
+from tirx_attn.commands import interrupts, output, proof
 from tirx_attn.commands.arguments import JsonOption, Problem, parse_problem
 from tirx_attn.commands.build import compile_problem, machine_code_record
 from tirx_attn.commands.check import STYLES
 from tirx_attn.commands.wrap import command
+from tirx_attn.verify import simulator
+from tirx_attn.verify.inputs import INPUTS
+from tirx_attn.verify.process import SimulatorUnavailable, require_simulator
 
 ARCH = "sm_100a"
 KERNELS = {
@@ -21,22 +26,37 @@ KERNELS = {
 }
 """Name -> shape and mask. Two query heads share one K/V head, so that packed rows are proved as well."""
 
-TIME_LIMIT = 900.0
-"""Seconds for a step with its build; the very first build of a machine includes the simulator's own crates."""
+TIME_LIMIT = 1800.0
+"""Seconds for a step with its build; the first builds of a machine include the simulator's own crates."""
+
+WIDTHS = (36, 58, 58)
+"""Columns of the table: what, and each kernel."""
+
+TEXTS = {
+    proof.PASSED: "everything passed",
+    proof.FAILED: "a step failed",
+    proof.SKIPPED: "a step was skipped",
+}
 
 
 @dataclass
 class Demo:
-    """What the demo did with one kernel."""
+    """What the demo did with one kernel.
+
+    Attributes:
+        name, problem: of `KERNELS`.
+        machine_code: what ptxas made of it.
+        steps: by (name, input), as far as they are taken.
+    """
 
     name: str
     problem: Problem
-    machine_code: dict[str, Any]
-    steps: list[proof.Step]
+    machine_code: dict[str, Any] = field(default_factory=dict)
+    steps: dict[tuple[str, str | None], proof.Step] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
-        return proof.verdict(self.steps)
+        return proof.verdict(list(self.steps.values()))
 
     def to_dict(self) -> dict[str, Any]:
         """The kernel's part of the JSON document."""
@@ -44,7 +64,7 @@ class Demo:
             "name": self.name,
             **self.problem.to_dict(),
             "machine_code": self.machine_code,
-            "steps": [step.to_dict() for step in self.steps],
+            "steps": [self.steps[which].to_dict() for which in proof.planned()],
             "verdict": self.verdict,
         }
 
@@ -53,49 +73,129 @@ class Demo:
 def demo(as_json: JsonOption = False) -> bool:
     """Generate, compile and prove two kernels; takes a few minutes.
 
+    Structure and machine code come first. The simulator's builds for numbers, synccheck and racecheck run side by side.
+
     Example: tirx-attn demo
     """
     started = time.perf_counter()
-    reporter = output.Reporter(total=len(KERNELS) * (1 + len(proof.planned())))
-    demos = [_demo(name, *KERNELS[name], reporter) for name in KERNELS]
+    reporter = output.Reporter()
+    demos = [Demo(name, parse_problem(shape, causal, ARCH)) for name, (shape, causal) in KERNELS.items()]
+    rows = None if as_json else Rows(demos)
+    for each in demos:
+        built = compile_problem(each.problem, reporter)
+        each.machine_code = machine_code_record(built)
+        with reporter.step(f"{each.name}: structural check"):
+            each.steps["structure", None] = proof.check_structure(built.func, each.problem.plan)
+    if rows:
+        rows.first()
+    _simulate(demos, reporter, rows)
     seconds = time.perf_counter() - started
     found = {each.verdict for each in demos}
     verdict = next((status for status in (proof.FAILED, proof.SKIPPED) if status in found), proof.PASSED)
-    if as_json:
+    if rows is None:
         kernels = [each.to_dict() for each in demos]
         output.print_json({"command": "demo", "kernels": kernels, "verdict": verdict, "seconds": round(seconds, 3)})
     else:
-        _print(demos, verdict, seconds)
+        rows.last(verdict, seconds)
     return verdict == proof.PASSED
 
 
-def _demo(name: str, shape: str, causal: bool, reporter: output.Reporter) -> Demo:
-    problem = parse_problem(shape, causal, ARCH)
-    built = compile_problem(problem, reporter)
-    return Demo(name, problem, machine_code_record(built), proof.prove(built.func, problem, reporter, TIME_LIMIT))
+def _simulate(demos: list[Demo], reporter: output.Reporter, rows: Rows | None) -> None:
+    """Take all steps on the simulator: one lane for each of `RUNS`, in which one kernel follows the other."""
+    reason = "" if all(each.verdict == proof.PASSED for each in demos) else "a structural check failed"
+    try:
+        require_simulator()
+    except SimulatorUnavailable as error:
+        reason = reason or str(error)
+    if reason:
+        for each in demos:
+            each.steps |= {(name, key): proof.Step(name, key, proof.SKIPPED, reason) for name, key in _runs()}
+        for which in _runs():
+            if rows:
+                rows.step(which)
+        return
+    funcs = {each.name: proof.simulation(each.problem) for each in demos}
+    done: queue.Queue[tuple[Demo, proof.Step] | BaseException] = queue.Queue()
+
+    def take(name: str) -> None:
+        try:
+            with simulator.lane(name):
+                for each in demos:
+                    for key, make in INPUTS.items():
+                        probe = make(each.problem.config)
+                        step = proof.simulated_step(name, key, funcs[each.name], probe, TIME_LIMIT, lambda _: None)
+                        done.put((each, step))
+        except BaseException as error:
+            done.put(error)
+
+    lanes = [threading.Thread(target=take, args=(name,), daemon=True, name=name) for name in proof.RUNS]
+    waiting = len(demos) * len(_runs())
+    with reporter.step(f"{' and '.join(KERNELS)}: {waiting} runs on the simulator") as note:
+        for lane in lanes:
+            lane.start()
+        try:
+            while waiting:
+                note(f"builds and runs: {waiting} are left")
+                found = _next(done)
+                if isinstance(found, BaseException):
+                    raise found
+                each, step = found
+                each.steps[step.name, step.input] = step
+                waiting -= 1
+                if rows and all((step.name, step.input) in one.steps for one in demos):
+                    rows.step((step.name, step.input))
+        finally:
+            simulator.close()
 
 
-def _print(demos: list[Demo], verdict: str, seconds: float) -> None:
-    made = output.table("FlashAttention-4 forward, generated with TIRx", "", *(each.name for each in demos))
-    made.add_row("problem", *(each.problem.title.partition(" ")[2] for each in demos))
-    made.add_row("schedule", *(f"tuning row {each.problem.row.id}" for each in demos))
-    made.add_row(f"{ARCH} machine code", *(_machine_code(each.machine_code) for each in demos))
-    for number, (name, key) in enumerate(proof.planned()):
+def _next(done: queue.Queue[Any]) -> Any:
+    """What a lane did, as soon as there is something; a signal ends the wait."""
+    while True:
+        interrupts.check()
+        try:
+            return done.get(timeout=0.5)
+        except queue.Empty:
+            continue
+
+
+def _runs() -> list[tuple[str, str | None]]:
+    return [which for which in proof.planned() if which[0] in proof.RUNS]
+
+
+class Rows:
+    """The table, printed line by line."""
+
+    def __init__(self, demos: list[Demo]):
+        self._demos = demos
+        self._console = output.stdout()
+        self._print("[bold]FlashAttention-4 forward, generated with TIRx[/]", *(f"[bold]{e.name}[/]" for e in demos))
+        self._print("problem", *(each.problem.title.partition(" ")[2] for each in demos))
+        self._print("schedule", *(f"tuning row {each.problem.row.id}" for each in demos))
+
+    def first(self) -> None:
+        """What is known before anything runs on the simulator."""
+        self._print(f"{ARCH} machine code", *(_machine_code(each.machine_code) for each in self._demos))
+        self.step(("structure", None))
+
+    def step(self, which: tuple[str, str | None]) -> None:
+        """A step that was taken for all kernels."""
+        name, key = which
         label = f"{name}: {key}" if key else "structural check"
-        made.add_row(label, *(_cell(each.steps[number]) for each in demos), end_section=key is None)
-    made.add_row("verdict", *(f"[{STYLES[each.verdict]}]{each.verdict}[/]" for each in demos))
-    console = output.stdout()
-    console.print(made)
-    for each in demos:
-        for step in each.steps:
-            for finding in step.findings:
-                console.print(f"{each.name}, {step.name}: {finding['message']}", markup=False, soft_wrap=True)
-    texts = {
-        proof.PASSED: "everything passed",
-        proof.FAILED: "a step failed",
-        proof.SKIPPED: "a step was skipped",
-    }
-    console.print(f"[{STYLES[verdict]}]{texts[verdict]}[/], {seconds:.0f} s")
+        self._print(label, *(_cell(each.steps[which]) for each in self._demos))
+
+    def last(self, verdict: str, seconds: float) -> None:
+        """Verdicts, and what was found."""
+        self._print("verdict", *(f"[{STYLES[each.verdict]}]{each.verdict}[/]" for each in self._demos))
+        for each in self._demos:
+            for step in each.steps.values():
+                for finding in step.findings:
+                    text = f"{each.name}, {step.name}: {finding['message']}"
+                    self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(f"[{STYLES[verdict]}]{TEXTS[verdict]}[/], {seconds:.0f} s")
+
+    def _print(self, *cells: str) -> None:
+        self._console.print(output.row(cells, WIDTHS))
+        self._console.file.flush()
 
 
 def _machine_code(record: dict[str, Any]) -> str:

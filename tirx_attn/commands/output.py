@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -42,6 +42,15 @@ def table(title: str, *columns: str) -> Table:
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold")
+    return made
+
+
+def row(cells: Sequence[str], widths: Sequence[int]) -> Table:
+    """One line of a table that is printed as it comes: columns of these widths, which become less where they must."""
+    made = Table.grid(padding=(0, 2))
+    for width in widths:
+        made.add_column(width=width, overflow="fold")
+    made.add_row(*cells)
     return made
 
 

@@ -103,7 +103,7 @@ def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float, r
         except SimulatorUnavailable as error:
             reason = str(error)
     probes: dict[str, Probe] = {}
-    simulation: Any = None
+    func = None
     for name, key in planned(runs)[1:]:
         assert key is not None
         if reason:
@@ -112,10 +112,10 @@ def _steps(func: Any, problem: Problem, reporter: Reporter, time_limit: float, r
             continue
         if key not in probes:
             probes[key] = INPUTS[key](problem.config)
-        if simulation is None:
-            simulation = _simulation(problem)
+        if func is None:
+            func = simulation(problem)
         with reporter.step(f"{name}: {key}") as note:
-            step = _simulated(name, key, simulation, probes[key], time_limit, note)
+            step = simulated_step(name, key, func, probes[key], time_limit, note)
         if step.figures.get("timed_out"):
             reason = f"{name} on {key} passed the time limit of {time_limit:g} s"
         yield step
@@ -155,7 +155,7 @@ def _on_gpu(
             yield step
 
 
-def _simulation(problem: Problem) -> Any:
+def simulation(problem: Problem) -> Any:
     """The PrimFunc that the simulator takes: the same device code with compact tensors."""
     from tirx_attn.kernel import build_kernel
 
@@ -184,7 +184,10 @@ def check_structure(func: Any, plan: AnyPlan | None = None) -> Step:
     return Step("structure", None, status, detail, findings, figures, time.perf_counter() - started)
 
 
-def _simulated(name: str, key: str, func: Any, probe: Probe, time_limit: float, note: Callable[[str], None]) -> Step:
+def simulated_step(
+    name: str, key: str, func: Any, probe: Probe, time_limit: float, note: Callable[[str], None]
+) -> Step:
+    """One of `RUNS` on one of `INPUTS`, for a PrimFunc of `simulation`."""
     started = time.perf_counter()
     try:
         if name == "numbers":

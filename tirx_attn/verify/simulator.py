@@ -1,14 +1,16 @@
 """Run generated PrimFuncs on the simulator: numbers, synccheck, racecheck. No GPU.
 
-Everything runs in one child process that stays alive between calls. It keeps compiled kernels loaded, so that
-many inputs on one PrimFunc cost one build per kind of run, and it is ended with all its own children when a
-call passes its time limit. Nothing is set in this process's environment.
+Everything runs in one child process that stays alive between calls, or in one for each lane that a thread takes. It
+keeps compiled kernels loaded, so that many inputs on one PrimFunc cost one build per kind of run, and it is ended
+with all its own children when a call passes its time limit. Nothing is set in this process's environment.
 """
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,11 +117,23 @@ def build(
     return seconds
 
 
+@contextmanager
+def lane(name: str) -> Iterator[None]:
+    """Calls of this thread go to a child process of that name, beside those of others: builds then run side by side."""
+    before, _lane.name = _lane_name(), name
+    try:
+        yield
+    finally:
+        _lane.name = before
+
+
 def close() -> None:
-    """End the child process; the next call starts another. Builds stay in the simulator's disk cache."""
-    if _state.worker is not None:
-        _state.worker.close()
-        _state.worker = None
+    """End all child processes; the next call starts another. Builds stay in the simulator's disk cache."""
+    with _starting:
+        workers = list(_workers.values())
+        _workers.clear()
+    for worker in workers:
+        worker.close()
 
 
 def _check(checker: str, func: Any, arrays: Mapping[str, Any], time_limit: float, notes: Notes | None) -> Check:
@@ -131,12 +145,14 @@ def _findings(answer: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((str(kind), str(message)) for kind, message in answer["findings"])
 
 
-@dataclass
-class _State:
-    worker: SimulatorProcess | None = None
+_workers: dict[str, SimulatorProcess] = {}
+"""Lane -> its child process."""
+_starting = threading.Lock()
+_lane = threading.local()
 
 
-_state = _State()
+def _lane_name() -> str:
+    return getattr(_lane, "name", "")
 
 
 def _ask(kind: str, func: Any, arrays: dict[str, Any], time_limit: float, notes: Notes | None) -> dict[str, Any]:
@@ -146,10 +162,14 @@ def _ask(kind: str, func: Any, arrays: dict[str, Any], time_limit: float, notes:
 
 
 def _worker() -> SimulatorProcess:
-    if _state.worker is None or not _state.worker.alive:
-        close()
-        _state.worker = SimulatorProcess()
-    return _state.worker
+    name = _lane_name()
+    with _starting:
+        worker = _workers.get(name)
+        if worker is None or not worker.alive:
+            if worker is not None:
+                worker.close()
+            worker = _workers[name] = SimulatorProcess()
+        return worker
 
 
 atexit.register(close)
