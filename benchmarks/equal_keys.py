@@ -1,7 +1,7 @@
 """How far O and LSE are from right where one key and value are repeated n times, on this GPU, beside the rule for it.
 
 Every weight is 1/n, so that O is the value itself and LSE is its score plus ln n. Tensor cores cut off what does not
-fit their accumulator, once per MMA of 16 keys: the error grows with n, and most where all terms have one sign.
+fit their accumulator, so that the error grows with n, and most where all terms have one sign.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ROWS, HEAD_SIZE = 128, 128
 
 
 def bound(n: int) -> float:
-    """Relative error of O that accumulation may cause: up to one unit of the last of 24 places for each 16 keys."""
-    return n / 16 * 2.0**-23
+    """Relative error of O that accumulation may cause: up to one unit of the last of 24 places for each 8 keys."""
+    return n * 2.0**-26
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps(rows, indent=1))
     else:
-        print("| keys | O, relative | of what n/16 · 2^-23 allows | LSE, absolute |\n|---:|---:|---:|---:|")
+        print("| keys | O, relative | of what n · 2^-26 allows | LSE, absolute |\n|---:|---:|---:|---:|")
         for row in rows:
             share = row["o"] / row["bound"]
             print(f"| 2^{int(math.log2(row['keys']))} | {row['o']:.1e} | {share:.2f} | {row['lse']:.1e} |")

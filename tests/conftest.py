@@ -27,8 +27,10 @@ ON_A_GPU = re.compile(r"mark\.gpu|import ENGINES|\bENGINES,")
 
 def pytest_ignore_collect(collection_path):
     """On a GPU's machine there may be no TVM: what has no test for a GPU is left out, since it may not be imported."""
-    without = importlib.util.find_spec("tvm") is None and collection_path.match("test_*.py")
-    return True if without and not ON_A_GPU.search(collection_path.read_text(encoding="utf-8")) else None
+    if importlib.util.find_spec("tvm") is not None:
+        return None
+    files = collection_path.rglob("test_*.py") if collection_path.is_dir() else [collection_path]
+    return None if any(ON_A_GPU.search(file.read_text(encoding="utf-8")) for file in files) else True
 
 
 def pytest_collection_modifyitems(items):

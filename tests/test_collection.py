@@ -15,7 +15,7 @@ from importlib.abc import MetaPathFinder
 
 class NoTvm(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("tvm", "tirx_harness"):
+        if name.partition(".")[0] in ("tvm", "tirx_harness", "simpy", "altair", "cuda", "playwright"):
             raise ModuleNotFoundError(f"there is no {name} here", name=name)
 
 if sys.argv[1] == "without":

@@ -74,6 +74,8 @@ def load(
     _check_versions(description, str(path))
     if device is not None:
         _check_arch(description, str(path), device)
+    import tvm_ffi  # noqa: F401  (brings the library that TVM's own need)
+
     _load_runtime(None if libraries is None else Path(libraries).absolute())
     try:
         function = loaded(content).get_function(description.function)
