@@ -9,7 +9,7 @@ from typing import Any
 from tirx_attn import AttentionConfig
 from tirx_attn.family import family_of, plan_for
 from tirx_attn.runtime.artifact import Description, seal
-from tirx_attn.runtime.export_child import versions
+from tirx_attn.runtime.origin import installed, origin
 
 LOADER = import_module("tirx_attn.runtime.load")
 """The module: in its package, the function has its name."""
@@ -25,7 +25,8 @@ def description(arch: str = "sm_90a", **changes: Any) -> Description:
         schedule=plan.schedule,
         arch=arch,
         function=family_of(plan.target).stem,
-        versions=versions("13.2.78"),
+        versions={**installed("tirx-attn"), **origin().versions},
+        generator_sha256=origin().source,
         cubin_sha256="0" * 64,
         source_sha256="1" * 64,
     )

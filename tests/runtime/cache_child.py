@@ -28,11 +28,11 @@ def main() -> None:
         return content(arch=arch, schedule=schedule)
 
     if len(sys.argv) < 5:
-        print(KernelCache(folder, build=build).get(CONFIG, "sm_90a", timeout=30), flush=True)
+        print(KernelCache(folder, build=build).get(CONFIG, "sm_90a", timeout=300), flush=True)
         return
     print("ready", flush=True)
     for line in sys.stdin:
-        print(KernelCache(folder / line.strip(), build=build).get(CONFIG, "sm_90a", timeout=30), flush=True)
+        print(KernelCache(folder / line.strip(), build=build).get(CONFIG, "sm_90a", timeout=300), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from tirx_attn import HopperSchedule
 from tirx_attn.runtime import CompileError, KernelCache, cache
 from tirx_attn.runtime.artifact import unseal
 from tirx_attn.runtime.cache import key
+from tirx_attn.runtime.origin import PACKAGES, origin
 
 ARCH = "sm_90a"
 
@@ -63,19 +64,18 @@ class TestEntries:
         assert len(compiler.calls) == 1
         assert compiler.calls[0][1:] == (ARCH, unseal(first.read_bytes(), "kernel").schedule)
 
-    def test_the_name_holds_all_that_the_kernel_depends_on(self, kernels, monkeypatch):
-        schedule = HopperSchedule()
-        names = {key(CONFIG, ARCH, schedule)}
+    def test_the_name_holds_all_that_the_kernel_depends_on(self):
+        schedule, ours = HopperSchedule(), origin()
+        names = {key(CONFIG, ARCH, schedule, ours)}
         others = {"Hq": 8, "is_causal": False, "dtype": "bf16", "scale": "runtime", "Sq": 5, "return_lse": True}
         for name, value in others.items():
-            names.add(key(replace(CONFIG, **{name: value}), ARCH, schedule))
-        names.add(key(CONFIG, ARCH, HopperSchedule(ping_pong=False)))
-        names.add(key(CONFIG, "sm_100a", schedule))
-        monkeypatch.setattr(cache, "_versions", lambda: {"apache-tvm": "9.9"})
-        names.add(key(CONFIG, ARCH, schedule))
-        monkeypatch.setattr(cache, "_source", lambda: "edited")
-        names.add(key(CONFIG, ARCH, schedule))
-        assert len(names) == 11
+            names.add(key(replace(CONFIG, **{name: value}), ARCH, schedule, ours))
+        names.add(key(CONFIG, ARCH, HopperSchedule(ping_pong=False), ours))
+        names.add(key(CONFIG, "sm_100a", schedule, ours))
+        for package in PACKAGES:
+            names.add(key(CONFIG, ARCH, schedule, replace(ours, versions={**ours.versions, package: "9.9"})))
+        names.add(key(CONFIG, ARCH, schedule, replace(ours, source="edited")))
+        assert len(names) == 10 + len(PACKAGES)
 
     def test_the_tuned_schedule_and_none_are_one_kernel(self, kernels, compiler):
         kernels.get(CONFIG, ARCH)
@@ -104,10 +104,10 @@ class TestEntries:
         compiler.error = CompileError("no")
         for _ in range(2):
             with pytest.raises(CompileError, match="no"):
-                kernels.get(CONFIG, ARCH, timeout=5)
+                kernels.get(CONFIG, ARCH, timeout=60)  # a lock that is kept would be another error
         assert kernels.entries() == []
         compiler.error = None
-        assert kernels.get(CONFIG, ARCH, timeout=5).is_file()
+        assert kernels.get(CONFIG, ARCH, timeout=60).is_file()
 
     def test_those_not_used_for_longest_go(self, tmp_path, compiler):
         size = len(content())
@@ -172,22 +172,31 @@ class TestTogether:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(120)
         assert len(found) == 8
         assert len(set(found)) == 1
         assert len(compiler.calls) == 1
 
     def test_who_waits_too_long_is_told(self, tmp_path, monkeypatch, caplog):
         monkeypatch.setattr(cache, "NOTE_SECONDS", 0.1)
-        slow = Compiler(1.5)
+        started, ended = threading.Event(), threading.Event()
+
+        def slow(config, arch, schedule, timeout):
+            started.set()
+            assert ended.wait(300)
+            return content(config=config, arch=arch, schedule=schedule)
+
         other = threading.Thread(target=lambda: KernelCache(tmp_path, build=slow).get(CONFIG, ARCH))
         other.start()
-        while not slow.calls:
-            time.sleep(0.01)
-        with caplog.at_level(logging.WARNING, "tirx_attn"), pytest.raises(CompileError, match=r"another process took"):
-            KernelCache(tmp_path, build=Compiler()).get(CONFIG, ARCH, timeout=0.4)
+        assert started.wait(120)
+        try:
+            caplog.set_level(logging.WARNING, "tirx_attn")
+            with pytest.raises(CompileError, match=r"another process took"):
+                KernelCache(tmp_path, build=Compiler()).get(CONFIG, ARCH, timeout=0.4)
+        finally:
+            ended.set()
+            other.join(120)
         assert "waiting up to 0.4 s for another process" in caplog.text
-        other.join(20)
         assert len(KernelCache(tmp_path).entries()) == 1
 
     @pytest.mark.slow
@@ -218,10 +227,11 @@ class TestTogether:
     @pytest.mark.slow
     def test_who_is_killed_in_a_build_is_not_waited_for(self, tmp_path):
         calls = tmp_path / "calls"
-        dying = child(tmp_path, 60, calls)
+        dying = child(tmp_path, 600, calls)
         start = time.monotonic()
-        while not calls.exists() and time.monotonic() - start < 30:
+        while not calls.exists() and time.monotonic() - start < 300:
             time.sleep(0.02)
+        assert calls.exists()
         dying.send_signal(signal.SIGKILL)
         dying.communicate()
         path = KernelCache(tmp_path, build=Compiler()).get(CONFIG, ARCH, timeout=1500)  # a lock kept would raise

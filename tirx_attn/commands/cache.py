@@ -12,7 +12,8 @@ from tirx_attn.commands import output
 from tirx_attn.commands.arguments import ArgumentError, JsonOption
 from tirx_attn.commands.wrap import command
 from tirx_attn.config import DTYPES
-from tirx_attn.runtime.cache import FOLDER_VARIABLE, LIMIT_VARIABLE, Entry, KernelCache
+from tirx_attn.runtime.cache import LIMIT_VARIABLE, Entry, KernelCache
+from tirx_attn.runtime.places import FOLDER_VARIABLE
 
 
 @command
@@ -34,7 +35,7 @@ def cache(
     except ValueError as error:
         raise ArgumentError(str(error)) from None
     if kernels.folder.exists() and not kernels.folder.is_dir():
-        raise ArgumentError(f"--folder {kernels.folder}: allowed are folders")
+        raise ArgumentError(f"{kernels.named if folder is None else f'--folder {folder}'}: allowed are folders")
     entries = kernels.entries()
     removed = kernels.clear() if clear else 0
     document = {
@@ -65,7 +66,7 @@ def cache(
 
 def _title(entry: Entry) -> str:
     if entry.description is None:
-        return "damaged: it is built again when it is asked for"
+        return "damaged or not readable: it is built again when it is asked for"
     c = entry.description.config
     words = ["causal" if c.is_causal else "full", f"Hq={c.Hq}", f"Hkv={c.Hkv}", f"D={c.D}", DTYPES[c.dtype]]
     words += [f"{name}={getattr(c, name)}" for name in ("B", "Sq", "Skv") if getattr(c, name) is not None]

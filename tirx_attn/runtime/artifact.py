@@ -7,34 +7,24 @@ that; the mark of the format. A loader of shared libraries looks at the first pa
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import struct
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tirx_attn.config import AttentionConfig
 from tirx_attn.family import AnySchedule, family_of
 from tirx_attn.runtime.errors import ArtifactError
+from tirx_attn.runtime.origin import PACKAGES, Origin
 from tirx_attn.targets import target_for
 
-FORMAT = 1
+FORMAT = 2
 """Goes up with any change of the layout, of the description, or of how a kernel is called."""
 
 MARK = b"TIRXATTN"
 LENGTH = struct.Struct("<Q")
 TAIL_SIZE = LENGTH.size + hashlib.sha256().digest_size + len(MARK)
-
-
-def installed(*names: str) -> dict[str, str]:
-    """Package -> version of those that are installed: the package itself may run from its source."""
-    found = {}
-    for name in names:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
 
 
 @dataclass(frozen=True)
@@ -46,7 +36,8 @@ class Description:
         schedule: how it runs.
         arch: architecture of its machine code.
         function: its name in the library.
-        versions: package -> version that made it: tirx-attn, apache-tvm, apache-tvm-ffi, nvidia-cuda-nvrtc.
+        versions: package -> version that made it: tirx-attn, and those of `PACKAGES` that were there.
+        generator_sha256: `source_hash` of the package that generated it.
         cubin_sha256, source_sha256: of the machine code, and of the CUDA source that it was compiled from.
     """
 
@@ -55,8 +46,14 @@ class Description:
     arch: str
     function: str
     versions: Mapping[str, str]
+    generator_sha256: str
     cubin_sha256: str
     source_sha256: str
+
+    @property
+    def origin(self) -> Origin:
+        """What made it, as the process that compiled it says."""
+        return Origin({name: self.versions[name] for name in PACKAGES if name in self.versions}, self.generator_sha256)
 
     def to_dict(self) -> dict[str, Any]:
         """The description as JSON-able data."""

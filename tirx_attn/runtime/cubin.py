@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import threading
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from tirx_attn.runtime import elf, sass
 from tirx_attn.runtime.errors import CompileError
+from tirx_attn.runtime.files import scratch_folder
 from tirx_attn.runtime.toolchain import run_nvdisasm
 
 
@@ -118,12 +117,12 @@ class Cubin:
         """Disassembly of the code.
 
         Raises:
-            ToolchainError: nvdisasm is not installed or fails.
+            ToolchainError: nvdisasm is not installed or fails, or $TMPDIR cannot be used.
         """
         with self._lock:
             if "sass" not in self._memo:
-                with tempfile.TemporaryDirectory(prefix="tirx-attn-") as folder:
-                    file = Path(folder) / "kernel.cubin"
+                with scratch_folder() as folder:
+                    file = folder / "kernel.cubin"
                     file.write_bytes(self.image)
                     self._memo["sass"] = run_nvdisasm(file)
             return self._memo["sass"]

@@ -8,23 +8,26 @@ import pickle
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tirx_attn.family import DEFAULT_ARCH, AnySchedule, plan_for
 from tirx_attn.runtime.artifact import seal
+from tirx_attn.runtime.child import command
 from tirx_attn.runtime.errors import CompileError, ToolchainError
-from tirx_attn.runtime.files import write_atomic
+from tirx_attn.runtime.files import scratch_folder, write_atomic
 from tirx_attn.runtime.nvrtc import DEFAULT_SECONDS
+from tirx_attn.runtime.origin import PACKAGE, copy_source
 
 if TYPE_CHECKING:
     from tirx_attn.config import AttentionConfig
 
 LIBRARY, DESCRIPTION, FAILURE = "kernel.so", "description.json", "failure"
 """Files that the child leaves: the library and its description, or (class, message, log) of a CompileError."""
+
+SOURCE = "source"
+"""Folder of the copy of this package that the child imports."""
 
 
 def export(
@@ -56,8 +59,9 @@ def export(
     Raises:
         TypeError, ValueError: an argument, naming its value and what is allowed.
         FileNotFoundError: there is no such folder.
-        ToolchainError: there is no C compiler, or a CUDA package is missing.
-        CompileError: the kernel cannot be compiled, or the time is over.
+        ToolchainError: there is no C compiler, a CUDA package is missing, or $TMPDIR cannot be used.
+        CompileError: the kernel cannot be compiled, the time is over, or the files of this package are no longer those
+            that the process started with.
     """
     if isinstance(archs, str) or not archs or len(set(archs)) < len(archs):
         raise ValueError(f"archs={archs!r}: allowed are lists of different architectures, one at least")
@@ -86,21 +90,22 @@ def path_for(path: Path, arch: str) -> Path:
 
 def library(config: AttentionConfig, arch: str, schedule: AnySchedule | None, timeout: float) -> bytes:
     """Content of the file for one architecture. Arguments and errors are those of `export`."""
-    with tempfile.TemporaryDirectory(prefix="tirx-attn-") as name:
-        folder = Path(name)
-        _run_child((config, schedule, arch, name, timeout), folder, timeout)
+    with scratch_folder() as folder:
+        copy_source(folder / SOURCE)
+        _run_child((config, schedule, arch, str(folder), timeout), folder, timeout)
         return seal((folder / LIBRARY).read_bytes(), json.loads((folder / DESCRIPTION).read_text()))
 
 
 def _run_child(request: tuple[Any, ...], folder: Path, timeout: float) -> None:
     """Have the library made. What goes wrong in the child is raised here as what it was."""
-    arch = request[2]
+    arch, source = request[2], folder / SOURCE
     child = subprocess.Popen(
-        [sys.executable, "-m", "tirx_attn.runtime.export_child"],
+        command(source / PACKAGE.name / "runtime" / "export_child.py", first=[str(source)]),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(folder), "PYTHONPATH": _search_path()},
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder)},
         start_new_session=True,  # the compilers that it starts end with it
     )
     try:
@@ -117,8 +122,3 @@ def _run_child(request: tuple[Any, ...], folder: Path, timeout: float) -> None:
             kind, message, log = pickle.loads(failure.read_bytes())
             raise {"ToolchainError": ToolchainError}.get(kind, CompileError)(message, log)
         raise CompileError(f"the kernel cannot be exported for {arch}", printed.decode(errors="replace")[-4000:])
-
-
-def _search_path() -> str:
-    """PYTHONPATH with which the child finds the package also where it is not installed."""
-    return os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(__file__).parents[2])])

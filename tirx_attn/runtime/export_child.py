@@ -12,13 +12,14 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tirx_attn.family import build_planned, family_of, plan_for
-from tirx_attn.runtime.artifact import Description, installed
+from tirx_attn.runtime.artifact import Description
 from tirx_attn.runtime.builder import compile_planned
 from tirx_attn.runtime.errors import CompileError, ToolchainError
 from tirx_attn.runtime.export import DESCRIPTION, FAILURE, LIBRARY
+from tirx_attn.runtime.origin import PACKAGES, installed, source_hash
 from tirx_attn.runtime.toolchain import CUDA_RUNTIME, cuda_library
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def main() -> None:
 
 
 def export(config: AttentionConfig, schedule: AnySchedule | None, arch: str, path: Path, timeout: float) -> Description:
-    """Compile the kernel, write the library, and say what it is."""
+    """Compile the kernel, write the library, and say what it is and what made it."""
+    before = installed(*PACKAGES)
     import tvm
     import tvm_ffi
 
@@ -91,21 +93,30 @@ def export(config: AttentionConfig, schedule: AnySchedule | None, arch: str, pat
         schedule=plan.schedule,
         arch=arch,
         function=family.stem,
-        versions=versions(cubin.nvrtc_version),
+        versions=loaded(before, {"apache-tvm": tvm.__version__, "apache-tvm-ffi": tvm_ffi.__version__}, cubin),
+        generator_sha256=source_hash(),
         cubin_sha256=hashlib.sha256(cubin.image).hexdigest(),
         source_sha256=cubin.source_hash,
     )
 
 
-def versions(nvrtc: str) -> dict[str, str]:
-    """Versions of what makes a kernel."""
-    return installed("apache-tvm", "apache-tvm-ffi", "tirx-attn") | {"nvidia-cuda-nvrtc": nvrtc}
+def loaded(before: dict[str, str], modules: dict[str, str], cubin: Cubin) -> dict[str, str]:
+    """Versions of what made the kernel: what TVM and NVRTC say of themselves, for the others what is installed.
+
+    Raises:
+        CompileError: packages were installed while the kernel was made.
+    """
+    if installed(*PACKAGES) != before:
+        raise CompileError("packages were installed while the kernel was compiled: compile it again")
+    return installed("tirx-attn") | before | modules | {"nvidia-cuda-nvrtc": cubin.nvrtc_version}
 
 
 def load_stand_ins(folder: Path) -> None:
-    """Load a driver without functions, and the CUDA runtime of the environment, ahead of TVM."""
-    modules: dict[str, Any] = sys.modules
-    modules["torch"] = None  # tvm_ffi would import it, and it brings a CUDA of its own
+    """Load a driver without functions, and the CUDA runtime of the environment, ahead of TVM.
+
+    Raises:
+        ToolchainError: a C compiler or the CUDA runtime is missing, or nothing in `folder` may be executed.
+    """
     source, driver = folder / "driver.c", folder / "libcuda.so.1"
     source.write_text("".join(f"int {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in DRIVER_FUNCTIONS))
     command = ("cc", "-shared", "-fPIC", str(source), "-o", str(driver), f"-Wl,-soname,{driver.name}")
@@ -114,8 +125,14 @@ def load_stand_ins(folder: Path) -> None:
     except (subprocess.SubprocessError, OSError) as error:
         printed = str(getattr(error, "stderr", None) or "")
         raise ToolchainError(f"cc cannot link a shared library: {error}", printed) from None
-    for library in (driver, cuda_library(CUDA_RUNTIME)):
-        ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+    runtime = cuda_library(CUDA_RUNTIME)
+    try:
+        ctypes.CDLL(str(driver), ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise ToolchainError(
+            f"TMPDIR={str(folder.parent)!r}: allowed are folders from which shared libraries can be loaded ({error})"
+        ) from None
+    ctypes.CDLL(str(runtime), ctypes.RTLD_GLOBAL)
 
 
 if __name__ == "__main__":

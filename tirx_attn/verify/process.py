@@ -18,10 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tirx_attn.runtime.child import command
+
 Notes = Callable[[str], None]
 """Receives one line of progress at a time, such as "racecheck: building, 12 s"."""
 
 _NOTE_SECONDS = 2.0
+_FOLDERS = {"CARGO_HOME", "NUMSIM_BUILD_CACHE_DIR", "NUMSIM_CACHE_DIR", "RUSTUP_HOME"}
+_TOOLS = {"NUMSIM_CARGO", "NUMSIM_RUSTC"}
+"""Variables that name a folder, and a program by its name or its path; the simulator expands ~ in both."""
 
 
 class SimulatorUnavailable(RuntimeError):
@@ -43,15 +48,20 @@ class SimulatorProcess:
         require_simulator()
         self._lock = threading.Lock()
         self._known: set[str] = set()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the child)
+        try:
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the child)
+        except OSError as error:
+            text = f"TMPDIR={os.environ.get('TMPDIR')!r}: allowed are folders that can be written to ({error})"
+            raise SimulatorUnavailable(text) from None
         ours, theirs = multiprocessing.Pipe()
         self._connection = ours
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(Path(__file__).with_name("worker.py")), str(theirs.fileno())],
+            command(Path(__file__).with_name("worker.py"), str(theirs.fileno())),
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
+            cwd=os.sep,  # a toolchain or cargo file of the user's folder is none of it
             env=_child_environment(),
             start_new_session=True,
         )
@@ -118,9 +128,11 @@ def require_simulator() -> None:
         raise SimulatorUnavailable(
             "the simulator is not installed: pip install 'tirx-attn[simulator]' (Python 3.12 or 3.13)"
         )
-    home = Path.home() / ".cargo" / "bin"
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):
+        raise SimulatorUnavailable(f"there is no home folder ({home!r}): set HOME, below which the simulator builds")
     cargo = os.environ.get("NUMSIM_CARGO", "cargo")
-    if shutil.which(cargo) is None and shutil.which(str(home / "cargo")) is None:
+    if shutil.which(cargo) is None and shutil.which(os.path.join(home, ".cargo", "bin", "cargo")) is None:
         raise SimulatorUnavailable("cargo is missing: the simulator compiles kernels with Rust, install it by rustup")
     if shutil.which(os.environ.get("CC", "cc")) is None:
         raise SimulatorUnavailable("a C linker is missing: install gcc or clang so that cc is on PATH")
@@ -138,4 +150,11 @@ def _child_environment() -> dict[str, str]:
     if sys.prefix != sys.base_prefix:
         entries.pop(str(Path(sys.prefix) / "bin"), None)
     environment["PATH"] = os.pathsep.join(entries)
+    for name in (_FOLDERS | _TOOLS) & environment.keys():  # the child's current folder is another
+        if name in _FOLDERS or os.sep in environment[name]:
+            environment[name] = os.path.abspath(os.path.expanduser(environment[name]))
+    if not os.path.isabs(environment.get("XDG_CACHE_HOME", os.sep)):
+        del environment["XDG_CACHE_HOME"]  # as its specification says
+    if "TMPDIR" in environment:
+        environment["TMPDIR"] = tempfile.gettempdir()  # what Python takes where that cannot be used; Rust would fail
     return environment
