@@ -97,6 +97,28 @@ class TestCache:
             is None
         )
 
+    @pytest.mark.parametrize(
+        ("values", "status", "message"),
+        [
+            ({"TIRX_ATTN_CACHE": "/dev/null"}, 2, "tirx-attn cache: TIRX_ATTN_CACHE=/dev/null: allowed are folders"),
+            ({"TIRX_ATTN_CACHE": "kernels"}, 2, "tirx-attn cache: TIRX_ATTN_CACHE='kernels': allowed are absolute"),
+            ({}, 1, "tirx-attn cache: there is no home folder to keep kernels in: set TIRX_ATTN_CACHE to a folder"),
+        ],
+    )
+    def test_variables_that_name_no_folder(self, tirx_attn, monkeypatch, values, status, message):
+        def unknown(_):
+            raise KeyError("getpwuid(): uid not found")
+
+        monkeypatch.setattr("pwd.getpwuid", unknown)
+        for name in ("HOME", "XDG_CACHE_HOME", "TIRX_ATTN_CACHE"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in values.items():
+            monkeypatch.setenv(name, value)
+        result = tirx_attn("cache")
+        assert (result.exit_code, result.stdout) == (status, "")
+        assert result.stderr.startswith(message)
+        assert len(result.stderr.splitlines()) == 1
+
     def test_clearing(self, tirx_attn, folder):
         document = json.loads(tirx_attn("cache", "--folder", str(folder), "--clear", "--json").stdout)
         assert (document["removed"], document["entries"]) == (1, [])

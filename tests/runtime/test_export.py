@@ -19,6 +19,7 @@ import tirx_attn
 from tirx_attn import AttentionConfig, HopperSchedule
 from tirx_attn.runtime import CompileError, ToolchainError, export
 from tirx_attn.runtime.artifact import unseal
+from tirx_attn.runtime.export_child import load_stand_ins
 
 LIBRARIES = import_module("tirx_attn.runtime.load").LIBRARIES
 
@@ -83,6 +84,38 @@ def test_without_a_c_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolchainError, match=r"install a C compiler"):
         export(OPEN, tmp_path / "kernel.so")
+
+
+def test_a_temporary_folder_from_which_nothing_can_be_loaded(tmp_path, monkeypatch):
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+
+    def no_exec(name, *_):
+        raise OSError(f"{name}: failed to map segment from shared object")
+
+    monkeypatch.setattr("ctypes.CDLL", no_exec)
+    message = rf"^TMPDIR='{tmp_path}': allowed are folders from which shared libraries can be loaded \(.*failed to map"
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ToolchainError, match=message):
+        load_stand_ins(tmp_path / "folder")
+
+
+def test_a_temporary_folder_without_the_right_to_execute(tmp_path):
+    """On a file system that forbids it; the whole way through the child."""
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    code = (
+        "import sys\nfrom tirx_attn import AttentionConfig, export\n"
+        "try:\n    export(AttentionConfig(None, None, None, 2, 1, 64), 'kernel.so')\n"
+        "except Exception as error:\n    print(type(error).__name__, error)\n"
+    )
+    mount = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'
+    command = ["unshare", "-m", "sh", "-c", mount, tmp_path, sys.executable, "-c", code]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"ToolchainError TMPDIR='{tmp_path}': allowed are folders from which shared")
+    assert len(done.stdout.splitlines()) == 1
 
 
 def test_the_time_limit_leaves_nothing(tmp_path):

@@ -129,6 +129,21 @@ class TestRuns:
         with pytest.raises(ValueError, match=r"kinds contains 'walk': allowed are run, synccheck, racecheck"):
             verify.build(func, kinds=("walk",))
 
+    def test_a_users_files_are_none_of_the_childs(self, kernels, tmp_path, monkeypatch):
+        """Neither modules beside him, nor a toolchain that is not installed."""
+        for name in ("inspect", "json", "ml_dtypes", "tirx_harness", "tvm"):
+            (tmp_path / f"{name}.py").write_text("raise RuntimeError('mine')\n")
+        (tmp_path / "rust-toolchain.toml").write_text('[toolchain]\nchannel = "none-of-that-name"\n')
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend("")
+        verify.close()
+        try:
+            func = kernels.half_kernel()
+            assert np.array_equal(verify.run(func, {"Q": rows()}).outputs["O"][:, 64:], rows()[:, 64:])
+            assert os.readlink(f"/proc/{simulator._worker()._process.pid}/cwd") == "/"
+        finally:
+            verify.close()
+
     def test_environment_stays_as_it_was(self, kernels):
         before = dict(os.environ)
         verify.run(kernels.half_kernel(), {"Q": rows()})
@@ -169,6 +184,26 @@ class TestMissing:
         with pytest.raises(verify.SimulatorUnavailable, match=r"pip install 'tirx-attn\[simulator\]'"):
             verify.require_simulator()
 
+    @pytest.mark.parametrize("home", [None, "home"])
+    def test_home(self, monkeypatch, home):
+        def unknown(*_):
+            raise KeyError("getpwuid(): uid not found")
+
+        monkeypatch.setattr(process.importlib.util, "find_spec", lambda name: object())
+        monkeypatch.setattr("pwd.getpwuid", unknown)
+        monkeypatch.delenv("HOME", raising=False)
+        if home:
+            monkeypatch.setenv("HOME", home)
+        with pytest.raises(verify.SimulatorUnavailable, match=r"^there is no home folder .*: set HOME"):
+            verify.require_simulator()
+
+    def test_temporary_folder(self, monkeypatch):
+        monkeypatch.setattr(process, "require_simulator", lambda: None)
+        monkeypatch.setenv("TMPDIR", "/proc")
+        monkeypatch.setattr(process.tempfile, "tempdir", "/proc")
+        with pytest.raises(verify.SimulatorUnavailable, match=r"^TMPDIR='/proc': allowed are folders that can be writ"):
+            process.SimulatorProcess()
+
     @pytest.mark.parametrize(("tool", "message"), [("cargo", "cargo is missing.*rustup"), ("cc", "gcc or clang")])
     def test_tools(self, monkeypatch, tool, message):
         found = shutil.which
@@ -199,3 +234,30 @@ def test_child_environment_ignores_activation(monkeypatch, tmp_path):
     assert plain["PATH"] == "/usr/bin:/bin"
     assert plain["NUMSIM_GENERATED_OPT_LEVEL"] == "1"
     assert "NUMSIM_GENERATED_OPT_LEVEL" not in os.environ
+
+
+def test_child_environment_does_not_depend_on_the_current_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/h")
+    given = {
+        "NUMSIM_CACHE_DIR": ("builds", f"{tmp_path}/builds"),
+        "NUMSIM_BUILD_CACHE_DIR": ("~/builds", "/h/builds"),
+        "CARGO_HOME": ("/cargo", "/cargo"),
+        "NUMSIM_CARGO": ("tools/cargo", f"{tmp_path}/tools/cargo"),
+        "NUMSIM_RUSTC": ("rustc", "rustc"),
+        "XDG_CACHE_HOME": ("cache", None),
+    }
+    for name, (value, _) in given.items():
+        monkeypatch.setenv(name, value)
+    made = process._child_environment()
+    assert {name: made.get(name) for name in given} == {name: wanted for name, (_, wanted) in given.items()}
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert process._child_environment()["XDG_CACHE_HOME"] == "/x"
+
+
+def test_child_environment_has_a_temporary_folder_that_is_there(monkeypatch, tmp_path):
+    monkeypatch.setattr(process.tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
+    assert process._child_environment()["TMPDIR"] == process.tempfile.gettempdir() != str(tmp_path / "absent")
+    monkeypatch.delenv("TMPDIR")
+    assert "TMPDIR" not in process._child_environment()
