@@ -239,7 +239,7 @@ class KernelCache:
 
 def key(config: AttentionConfig, arch: str, schedule: AnySchedule, made_by: Origin) -> str:
     """Name of a kernel: a hash of its problem, schedule, architecture, and of what generates and compiles it."""
-    parts = [FORMAT, asdict(config), asdict(schedule), arch, asdict(made_by)]
+    parts = [FORMAT, asdict(config), asdict(schedule), arch, dict(made_by.versions), made_by.source]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:40]
 
 
