@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from tirx_attn.config import RUNTIME, AttentionConfig
-from tirx_attn.runtime.artifact import installed
 from tirx_attn.runtime.codegen import generate_cuda
+from tirx_attn.runtime.origin import installed
 from tirx_attn.schedule import Plan, Schedule, make_plan
 from tirx_attn.verify import simulator
 from tirx_attn.verify.attention import simulated_plan
