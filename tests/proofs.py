@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,8 @@ import pytest
 from tests.launches import LIMIT
 from tirx_attn.runtime.artifact import unseal
 from tirx_attn.verify import proofs
+from tirx_attn.verify.fates import Base
+from tirx_attn.verify.mutation import Outcome
 from tirx_attn.verify.proofs import Launch, Subject, inputs_hash
 from tirx_attn.verify.records import Record, Records, code_hash, is_drawn, key_of, tree_hash
 
@@ -95,6 +97,47 @@ def demand_gpu(request: pytest.FixtureRequest, name: str, source: str, kept: Rec
         return
     assert file.records
     assert all(record.clean and record.figures["gpu"] for record in file.records.values())
+
+
+class Fates:
+    """Fates of mutants: by their record, or judged where there is none or the tree draws it; they must agree."""
+
+    def __init__(
+        self,
+        request: pytest.FixtureRequest,
+        arch: str,
+        why: Callable[[str, str, str], str | None],
+        kept: Records | None = None,
+    ):
+        self._request, self._arch, self._why = request, arch, why
+        self._kept = records() if kept is None else kept
+        self._bases: dict[str, Base] = {}
+        self._drawn: dict[str, Record] = {}
+
+    def known(self, base: str, func: Any, mutant: Any) -> Outcome | None:
+        """The outcome of a mutant that need not be judged."""
+        if base not in self._bases:
+            self._bases[base] = Base(base, func, self._arch)
+        of = self._bases[base]
+        record = self._kept.find(of.file, mutant.id, of.key(mutant.id))
+        if record is None:
+            return None
+        if wanted(self._request.config, f"{of.file} {mutant.id}"):
+            self._drawn[f"{base}/{mutant.id}"] = record
+            return None
+        _note(self._request, RECORDED, of.file, {}, record)
+        return of.outcome(record, self._why)
+
+    def judged(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        """Note those that were judged, and hold them against their records."""
+        for outcome in outcomes:
+            yield outcome
+            of = self._bases[outcome.id.partition("/")[0]]
+            if outcome.seconds:  # a record has none
+                record, before = of.record(outcome), self._drawn.get(outcome.id)
+                _note(self._request, DRAWN if before else NEW, of.file, of.about, record)
+                why = record.contradicts(before) if before else ""
+                assert not why, f"{of.file}: {record.name}: the record is contradicted: {why}"
 
 
 @cache

@@ -226,3 +226,25 @@ class TestNumbers:
             assert torch.all(o == 1)
             score = float(q[0, 0, 0, 0].double() * k[0, 0, 0, 0].double()) / math.sqrt(128)
             torch.testing.assert_close(lse.double(), torch.full_like(lse, score).double(), rtol=1e-5, atol=6)
+
+    @pytest.mark.parametrize("value", [65504.0, 2.0**-24, -65504.0])
+    def test_the_largest_and_the_smallest_value_of_fp16(self, value):
+        """O is an average of equal values; weights that round up must not carry it beyond the largest."""
+        q, k, v = inputs()
+        o = flash_attention(q, k, v.fill_(value))
+        assert torch.isfinite(o).all()
+        torch.testing.assert_close(o.float(), torch.full_like(o, value).float(), rtol=2**-10, atol=0)
+
+    @pytest.mark.parametrize("scale", [1e38, 2.0**-126])
+    def test_the_largest_and_the_smallest_scale(self, scale):
+        """Scores of 0 give the mean of V at any scale; with the smallest one all scores are 0 in effect."""
+        q, k, v = inputs()
+        if scale > 1:
+            k.zero_()
+        o = flash_attention(q, k, v, scale=scale)
+        assert close(o, v.float().mean(1, keepdim=True).repeat_interleave(4, 2).expand(q.shape))
+
+    def test_products_of_subnormal_numbers(self):
+        q, k, v = inputs()
+        q, k = q * 2.0**-17, k * 2.0**-17  # most are below fp16's smallest normal number, 2^-14
+        assert close(flash_attention(q, k, v, scale=2.0**30), attention(q, k, v, scale=2.0**30)[0])

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tests.barriers.hopper import all_mutants, kernel
+from tests.proofs import Fates
 from tirx_attn.barriers.checker.rewrite import leaves
 from tirx_attn.hopper.protocol import hopper_protocol
 from tirx_attn.verify.mutation import to_markdown
@@ -19,6 +20,7 @@ from tirx_attn.verify.mutation_hopper import (
     EQUIVALENT_HOPPER_FAMILIES,
     HOPPER_BASES,
     run_hopper_mutants,
+    why_no_fault,
 )
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol_check.md"
@@ -93,9 +95,11 @@ class TestEdits:
         assert (order(func), order(last.apply(func))) == ([wait, arrive], [arrive, wait])
 
 
-def test_all_mutants():
-    """One test, since they take most of a minute: all settled, four in five by structure, every reason needed."""
-    outcomes = list(run_hopper_mutants())
+@pytest.mark.mutants
+def test_all_mutants(request):
+    """Judged, or known by their record: all settled, four in five by structure, every reason needed."""
+    fates = Fates(request, "sm_90a", why_no_fault)
+    outcomes = list(fates.judged(run_hopper_mutants(known=fates.known)))
     assert [o.id for o in outcomes if not o.is_settled] == []
     assert len({o.id for o in outcomes}) == len(outcomes) >= 30
     assert sum(o.caught_by == "structural" for o in outcomes) >= 0.8 * len(outcomes)
@@ -104,5 +108,6 @@ def test_all_mutants():
     assert set(EQUIVALENT_HOPPER_FAMILIES) - {family for family, _, _ in passed} == set()
     for reason in (*EQUIVALENT_HOPPER.values(), *EQUIVALENT_HOPPER_FAMILIES.values()):
         assert re.fullmatch(r"[A-Z][^.]*\.", reason), reason  # one sentence
-    assert all(o.message and o.equivalent is None for o in outcomes if o.caught_by)
+    assert all(o.equivalent is None for o in outcomes if o.caught_by)
+    assert all(o.message for o in outcomes if o.caught_by and o.seconds)  # of those that were judged
     assert TABLE.search(DOCUMENT.read_text(encoding="utf-8"))[1] == to_markdown(outcomes)
