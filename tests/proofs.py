@@ -239,7 +239,7 @@ class Recorder:
                 self.seen.setdefault(data["file"], set()).add(data["name"])
                 if data["how"] != RECORDED and report.passed and self.kept is not None:
                     if data["file"] in (TESTS, GPU_TESTS):
-                        data["figures"] |= {"seconds": round(report.duration, 1)}
+                        data["figures"] = {**data["figures"], "seconds": round(report.duration, 1)}
                     keep(self.kept, [data])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
