@@ -21,7 +21,7 @@ FAMILIES = {
     "wrong stage", "swap", "drop fence", "drop wait::ld", "drop wait::st", "drop initial credit", "early release",
     "late release", "wrong split, early", "wrong split, late", "skip arrival with rescale", "wrong byte count",
     "wrong register value", "wrong barrier", "TMEM freed early", "S overwritten early", "drop CTA sync", "drop dealloc",
-    "drop commit group",
+    "drop commit group", "wait_group + 1", "late wait for a store", "load too many",
 }  # fmt: skip
 """What must be tried on a protocol."""
 

@@ -31,6 +31,7 @@ FAMILIES = {
     "wrong register value", "wrong barrier", "drop CTA sync", "drop commit group",
     "drop commit", "drop wait_group", "wait_group + 1", "wait_group - 1", "late wait_group", "late wait",
     "drop register fence", "wrong slot of an operand", "all lanes arrive",
+    "late wait for a store", "load too many", "product that nobody waits for",
 }  # fmt: skip
 """What must be tried on a protocol with WGMMA."""
 

@@ -31,13 +31,13 @@ class Sizes:
 
     Attributes:
         b, sq, skv: sizes.
-        ctas: CTAs to play; None for the first and the last.
+        ctas: CTAs to play.
     """
 
     b: int
     sq: int
     skv: int
-    ctas: tuple[int, ...] | None = None
+    ctas: tuple[int, ...]
 
     @property
     def named(self) -> dict[str, int]:
@@ -88,40 +88,46 @@ def words(config: AttentionConfig, launch: Sizes) -> str:
 
 
 def further(plan: AnyPlan) -> Iterator[Sizes]:
-    """A launch of many key blocks and tasks, so that each slot is used `USES` times; then one of a single key block.
+    """A launch of many key blocks and tasks, in which each slot is used `USES` times; then one of a single key block.
 
-    With a causal mask the first launch has a task whose rows see two blocks in part, and the second one tasks without
-    keys. Without one, the second launch is another only where Skv is left to run time.
+    The second one has the fewest loads between two tasks, so that a slot of Q is needed again the earliest. With a
+    causal mask the first one has a tile whose rows see two blocks in part, and the second one tasks without keys.
     """
     short = 1 if plan.config.Skv is None else -plan.config.Skv % TILE_KEYS
     yield _long(plan, short)
+    along, visits = _along(plan, 2), _visits(plan)
     if plan.config.is_causal:
         # More tasks than see the block: the first of them are without keys.
         along = _along(plan, ceil_div(TILE_KEYS, _tokens(plan)) + 2)
-        yield _launch(plan, 2 * ENOUGH, along, _last_tile_empty(plan, along), TILE_KEYS - short)
-    elif plan.config.Skv is None:
-        along = _along(plan, 2)
-        yield _launch(plan, ENOUGH, along, _last_tile_empty(plan, along), TILE_KEYS)
+        visits = ceil_div(visits * along, ceil_div(TILE_KEYS, _tokens(plan)))
+    whole = 0 if plan.config.Skv is None else short
+    yield _launch(plan, max(visits, ENOUGH * along), along, _last_tile_empty(plan, along), TILE_KEYS - whole)
 
 
 def _long(plan: AnyPlan, short: int) -> Sizes:
+    """Many key blocks, of which the last one lacks `short` keys."""
     config, ring, tile = plan.config, plan.schedule.kv_stages, plan.tiles.tokens_per_tile
     if not plan.is_persistent:
         blocks = ceil_div(USES * ring, 2)
         # The block that the rows of the first task begin to see lies in its middle.
         sq = next(n for n in range(tile - short, MAX_SIZE, TILE_KEYS) if n > _tokens(plan))
         return _launch(plan, 1, ceil_div(sq, _tokens(plan)), sq, blocks * TILE_KEYS - short)
-    per_stop = getattr(plan, "tiles_per_stop", 1)
-    along = _along(plan, ceil_div(TILE_KEYS + tile, _tokens(plan)) if config.is_causal else 2)
-    visits = max(USES * ceil_div(getattr(plan.schedule, "q_stages", 1), per_stop), ENOUGH * along)
-    blocks = max(BLOCKS, ceil_div(USES * ring, 2 * per_stop * visits))
+    # With a causal mask the tiles of a head end in different blocks.
+    along = _along(plan, max(2, ceil_div(TILE_KEYS + tile, _tokens(plan))) if config.is_causal else 2)
+    visits = max(_visits(plan), ENOUGH * along)
+    blocks = max(BLOCKS, ceil_div(USES * ring, 2 * visits))
     sq = _last_tile_empty(plan, along)
     if config.is_causal:
         sq -= tile // 2  # a tile begins inside a block
         blocks = max(blocks, ceil_div(sq, TILE_KEYS))
     # A task begins at another slot of the ring than the one before.
     blocks = min(range(blocks, blocks + ring), key=lambda n: math.gcd(2 * n, ring))
-    return _launch(plan, visits, along, sq, blocks * TILE_KEYS - short, ctas=(0,))
+    return _launch(plan, visits, along, sq, blocks * TILE_KEYS - short)
+
+
+def _visits(plan: AnyPlan) -> int:
+    """Visits of a CTA in which it uses each slot of Q `USES` times."""
+    return USES * ceil_div(getattr(plan.schedule, "q_stages", 1), getattr(plan, "tiles_per_stop", 1))
 
 
 def _tokens(plan: AnyPlan) -> int:
@@ -141,11 +147,11 @@ def _along(plan: AnyPlan, least: int) -> int:
     return next(n for n in choices if math.gcd(n, ctas) == 1) if plan.is_persistent else least
 
 
-def _launch(plan: AnyPlan, visits: int, along: int, sq: int, skv: int, ctas: tuple[int, ...] | None = None) -> Sizes:
+def _launch(plan: AnyPlan, visits: int, along: int, sq: int, skv: int) -> Sizes:
     """A launch with so many visits of a CTA; without strides over the tasks, one with two tasks of each length."""
     if plan.is_persistent:
         strides = plan.schedule.persistent_ctas or plan.target.sms
-        return Sizes(ceil_div(visits * strides, plan.config.Hkv * along), sq, skv, ctas)
+        return Sizes(ceil_div(visits * strides, plan.config.Hkv * along), sq, skv, ctas=(0,))
     tasks = ENOUGH * plan.config.Hkv * along
     longest = range(ENOUGH)
     return Sizes(ENOUGH, sq, skv, (*longest, *(tasks - 1 - n for n in longest)))

@@ -16,7 +16,7 @@ import tvm_ffi
 from tirx_attn.barriers.checker.declared import Declared
 from tirx_attn.barriers.checker.rewrite import Edit, Leaf, edit, leaves, with_argument, with_slot
 from tirx_attn.barriers.checker.tir import walk
-from tirx_attn.verify import mutate_wgmma
+from tirx_attn.verify import mutate_end, mutate_wgmma
 
 WAIT, ARRIVE, EXPECT, COMMIT = "mbarrier_wait", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "tcgen05_commit"
 BAR_ARRIVE, BAR_SYNC = "bar_arrive", "bar_sync_count"
@@ -86,7 +86,8 @@ def mutants(func: Any) -> list[Mutant]:
     syncs = [leaf.index for leaf in found if leaf.operator == "cta_sync"]
     freeing = syncs[-1] if any(leaf.operator == DEALLOC for leaf in found) else None
     for leaf in found:
-        for family, change in (*_single(leaf), *mutate_wgmma.single_faults(leaf)):
+        singles = (*_single(leaf), *mutate_wgmma.single_faults(leaf), *mutate_end.single_faults(leaf))
+        for family, change in singles:
             add("TMEM freed early" if leaf.index == freeing else family, leaf, {leaf.index: change})
     for first, second in pairwise(found):
         if _may_swap(first, second):
@@ -98,6 +99,7 @@ def mutants(func: Any) -> list[Mutant]:
     _skipped_arrival(found, add)
     _wrong_split(func, found, add)
     mutate_wgmma.moved_faults(func, found, add)
+    mutate_end.moved_faults(func, found, add)
     return made
 
 

@@ -27,6 +27,9 @@ have every edge, both places of the statistics, one and two staging tiles, and b
 PROBLEM = AttentionConfig(B=1, Sq=1024, Skv=512, Hq=1, Hkv=1, D=128)
 """Four tasks of four key blocks on one CTA: every phase wraps, and a task starts at every slot of the K/V ring."""
 
+SHORT = {"short": AttentionConfig(B=1, Sq=256, Skv=384, Hq=1, Hkv=1, D=128)}
+"""Problems of one task, in which no slot of Q and of the staging memory is used twice (mutation_short.py)."""
+
 EVENT_LIMIT = 100_000
 
 LATER = "The arrival comes later than it could, past a statement that does not depend on it: slower, not wrong."
@@ -122,6 +125,7 @@ def run_mutants(
         raise ValueError(f"simulate={simulate!r}: allowed values are 'unsettled', 'all' and 'none'")
     from tirx_attn.kernel import build_kernel
     from tirx_attn.verify.mutate import mutants
+    from tirx_attn.verify.mutation_short import run_short_mutants
 
     for base, schedule in BASES.items():
         func = build_kernel(simulated_plan(make_plan(PROBLEM, schedule)))  # the simulator judges some of them
@@ -142,6 +146,7 @@ def run_mutants(
                 f"{base}/{mutant.id}", mutant.family, mutant.label, mutant.role, mutant.edge,
                 caught, None if caught else reason, seconds, message,
             )  # fmt: skip
+    yield from run_short_mutants({base: make_plan(config) for base, config in SHORT.items()}, notes)
 
 
 def why_no_fault(family: str, label: str, role: str) -> str | None:

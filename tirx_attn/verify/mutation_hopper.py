@@ -28,6 +28,12 @@ HOPPER_BASES = {
 """Plans of the kernels that are mutated: three consumers and two, with turns and without, a masked loop in the second
 only. On one CTA, so that every phase wraps."""
 
+HOPPER_SHORT = {
+    "hopper short full": make_hopper_plan(AttentionConfig(B=1, Sq=128, Skv=128, Hq=1, Hkv=1, D=128)),
+    "hopper short causal": make_hopper_plan(AttentionConfig(B=1, Sq=128, Skv=128, Hq=1, Hkv=1, D=128, is_causal=True)),
+}
+"""As `mutation.SHORT`: one query tile and one key block, so that no slot is used twice."""
+
 STILL_ISSUED = "The turn is about the issue of the products, and they are issued; the commit closes the same group."
 STILL_COMMITTED = "The commit comes later than it could, and still ahead of the wait_group that needs it."
 TURN_LATER = "The turn is passed later than it could be: slower, not wrong."
@@ -52,6 +58,7 @@ def run_hopper_mutants(
     """Judge all mutants of the sm_90a bases, one after the other. Arguments are those of `mutation.run_mutants`."""
     from tirx_attn.hopper.kernel import build_hopper_kernel
     from tirx_attn.verify.mutate import mutants
+    from tirx_attn.verify.mutation_short import run_short_mutants
 
     for base, plan in HOPPER_BASES.items():
         func = build_hopper_kernel(plan)
@@ -68,6 +75,7 @@ def run_hopper_mutants(
                 f"{base}/{mutant.id}", mutant.family, mutant.label, mutant.role, mutant.edge,
                 caught, None if caught else reason, time.monotonic() - start, message,
             )  # fmt: skip
+    yield from run_short_mutants(HOPPER_SHORT, notes)
 
 
 def why_no_fault(family: str, label: str, role: str) -> str | None:
