@@ -14,7 +14,10 @@ NOT_CAUGHT = "not caught"
 """Verdict of a mutant that no checker catches; the runner says why it is no fault."""
 
 _PACKAGE = Path(__file__).parents[1]
-_WHO_JUDGES = ("barriers", "verify/mutate.py", "verify/mutate_end.py", "verify/mutate_wgmma.py")
+_WHO_JUDGES = (
+    "barriers",
+    *(f"verify/{name}.py" for name in ("mutate", "mutate_end", "mutate_wgmma", "mutation_short", "exercise")),
+)
 
 
 class Base:

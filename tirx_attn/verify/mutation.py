@@ -146,7 +146,7 @@ def run_mutants(
                 f"{base}/{mutant.id}", mutant.family, mutant.label, mutant.role, mutant.edge,
                 caught, None if caught else reason, seconds, message,
             )  # fmt: skip
-    yield from run_short_mutants({base: make_plan(config) for base, config in SHORT.items()}, notes)
+    yield from run_short_mutants({base: make_plan(config) for base, config in SHORT.items()}, notes, known)
 
 
 def why_no_fault(family: str, label: str, role: str) -> str | None:

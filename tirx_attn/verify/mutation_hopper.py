@@ -75,7 +75,7 @@ def run_hopper_mutants(
                 f"{base}/{mutant.id}", mutant.family, mutant.label, mutant.role, mutant.edge,
                 caught, None if caught else reason, time.monotonic() - start, message,
             )  # fmt: skip
-    yield from run_short_mutants(HOPPER_SHORT, notes)
+    yield from run_short_mutants(HOPPER_SHORT, notes, known)
 
 
 def why_no_fault(family: str, label: str, role: str) -> str | None:
