@@ -13,7 +13,8 @@ from tests import proofs as side
 from tests.verify import kernels
 from tirx_attn import AttentionConfig
 from tirx_attn.schedule import Schedule
-from tirx_attn.verify import proofs
+from tirx_attn.verify import fates, proofs
+from tirx_attn.verify.mutation import Outcome
 from tirx_attn.verify.proofs import Kernel, Launch, by_head, find, lse_rule, proof_key, prove
 from tirx_attn.verify.records import Records
 from tirx_attn.verify.reference import ErrorVerdict
@@ -175,3 +176,54 @@ class TestVerdicts:
         o = np.zeros(probe.q.shape, np.float16)
         o[1, :, :2] = np.nan  # of batch 1, K/V head 0
         assert [verdict.error == np.inf for verdict in by_head(probe, o)] == [False, False, True, False]
+
+
+class TestFates:
+    """Records of mutants, over outcomes that stand for those of a checker."""
+
+    WHY = staticmethod(lambda family, label, role: "It is slower, not wrong." if family == "swap" else None)
+
+    @pytest.fixture
+    def judged(self, tmp_path, monkeypatch):
+        """What a run judges: two mutants of a base, the second of which is no fault."""
+        monkeypatch.setattr(side, "is_drawn", lambda unit, seed: False)
+
+        def run(asked, caught="structural"):
+            held = side.Fates(asked, "sm_100a", self.WHY, Records(tmp_path))
+            judged = []
+
+            def outcomes():
+                for name, family, by in (("a", "drop wait", caught), ("b", "swap", None)):
+                    mutant = SimpleNamespace(id=name)
+                    known = held.known("base", kernels.sum_kernel(), mutant)
+                    if known is None:
+                        judged.append(name)
+                        why = None if by else self.WHY(family, "", "")
+                        known = Outcome(f"base/{name}", family, "l", "mma", "e", by, why, 0.1, "text")
+                    yield known
+
+            found = list(held.judged(outcomes()))
+            made = [data for _, data in asked.node.user_properties if data["how"] != side.RECORDED]
+            side.keep(Records(tmp_path), made)
+            return judged, found
+
+        return run
+
+    def test_what_has_a_record_is_not_judged(self, judged):
+        assert judged(request())[0] == ["a", "b"]
+        names, found = judged(request())
+        assert names == []
+        assert [(one.id, one.caught_by, one.equivalent) for one in found] == [
+            ("base/a", "structural", None),
+            ("base/b", None, "It is slower, not wrong."),
+        ]
+
+    def test_another_checker_judges_anew(self, judged, monkeypatch):
+        judged(request())
+        monkeypatch.setattr(fates, "code_hash", lambda *paths: "another")
+        assert judged(request())[0] == ["a", "b"]
+
+    def test_a_record_that_is_contradicted_is_found(self, judged):
+        judged(request())
+        with pytest.raises(AssertionError, match=r"mutants/sm_100a/base: a: the record is contradicted: verdict not"):
+            judged(request(prove_all=True), caught=None)
