@@ -8,7 +8,7 @@ from tests.barriers.checked import headline, kernel
 from tests.barriers.edited import build, place
 from tests.barriers.faults import FAULTS
 from tirx_attn import AttentionConfig
-from tirx_attn.barriers.check import check
+from tirx_attn.barriers.check import NONE_TAKEN, SOME_TAKEN, check
 from tirx_attn.family import get_kernel
 
 STORE = f"branch {place({}, 'roles/tma.py', 'if token < ctx.counts.sq')}"
@@ -79,6 +79,15 @@ class TestBranches:
         ]
         # 4 tasks x 3 blocks x 2 stages, all of them in one play or another.
         assert (rescale["not_taken"], rescale["taken"]) == (24, 24)
+
+    def test_a_long_cta_takes_each_branch_on_data_in_one_play_with_the_others(self):
+        """For callers that play short launches as well."""
+        events = {branch: events for _, branch, events in check(kernel("correction")).plays}
+        report = check(kernel("correction"), long=events[NONE_TAKEN] - 1)
+        assert [(branch, events) for _, branch, events in report.plays] == [
+            (branch, events[branch]) for branch in (NONE_TAKEN, SOME_TAKEN)
+        ]
+        assert len(check(kernel("correction"), long=events[NONE_TAKEN]).plays) == len(events)
 
     @pytest.mark.slow
     def test_tasks_with_one_block_of_keys_and_without_keys(self):

@@ -137,7 +137,7 @@ class TestLaunches:
     def test_nothing_is_played_once_all_is_seen_or_something_is_found(self, monkeypatch, phases, findings, played):
         plan, found = plan_for(AttentionConfig(1, 128, 256, 2, 1, 128, True)), []
 
-        def checked(func, sizes=None, ctas=None):
+        def checked(func, sizes=None, ctas=None, long=0):
             found.append(func)
             seen = Exercised({("kv_load.full", 0): phases})
             return Report([Finding("race", "", "", "")] * findings, [(0, "", 1)], seen)

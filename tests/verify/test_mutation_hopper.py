@@ -79,7 +79,7 @@ class TestEdits:
     def test_wait_group(self, family, left):
         func = kernel("hopper full")
         assert self.groups_left(func) == [0, 1, 0, 0]
-        mutant = next(m for m in all_mutants("hopper full") if m.family == family)
+        mutant = next(m for m in all_mutants("hopper full") if (m.family, m.label) == (family, "wgmma_wait_group"))
         assert self.groups_left(mutant.apply(func)) == left
 
     def test_an_early_release_stays_the_arrival_of_one_lane(self):

@@ -99,6 +99,7 @@ def check(
     sizes: Mapping[str, int] | None = None,
     ctas: Iterable[int] | None = None,
     limit: int = EVENT_LIMIT,
+    long: int = EVENT_LIMIT,
 ) -> Report:
     """Check the synchronisation of a PrimFunc.
 
@@ -107,6 +108,8 @@ def check(
         sizes: values of the sizes that it leaves to run time, such as {"B": 1, "Sq": 300, "Skv": 77}.
         ctas: CTAs to play; None plays the first and the last of the grid.
         limit: events after which a play counts as hanging.
+        long: events of a CTA, no branch on data taken, above which just one more play follows: all branches now and
+            then. For callers that play short launches too.
 
     Raises:
         Unsupported: a statement has no translation.
@@ -116,16 +119,19 @@ def check(
     declared, skeleton, report = Declared(func), extract(func, sizes), Report()
     machines = []
     for cta in dict.fromkeys((0, skeleton.grid - 1) if ctas is None else ctas):
-        seen = Exercised()
+        seen, is_long = Exercised(), False
         for branch, taken in outcomes(skeleton).items():
+            if is_long and branch != SOME_TAKEN:
+                continue
             machine = Machine(skeleton, declared.role_of, taken, declared.edge_name, declared.barrier_name)
             machines.append(machine)
             _play(machine, declared, cta, branch, limit, report)
             seen.repeat(exercised(machine, declared))
+            is_long |= branch == NONE_TAKEN and machine.events > long
             if report.findings:
                 break
         report.exercised.join(seen)
-        if report.findings or sum(events for _, _, events in report.plays) > EVENTS_PER_CTA:
+        if report.findings or is_long or sum(events for _, _, events in report.plays) > EVENTS_PER_CTA:
             break
     report.findings += check_executed(declared, skeleton, machines)
     report.findings.sort(key=lambda finding: _ORDER.index(finding.kind))

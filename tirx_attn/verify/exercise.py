@@ -21,6 +21,9 @@ from tirx_attn.schedule.tiles import ceil_div
 USES = 5
 """Uses of a slot that has each of its two phases waited for twice, where the first wait passes at once."""
 
+LONG = 50_000
+"""Events of a CTA of the own launch from which on only the further launches take each branch on data by itself."""
+
 BLOCKS = 3
 """Key blocks of a task that has a first one, a last one and one between."""
 
@@ -68,7 +71,7 @@ def check_launches(
     """
     func = build(plan) if func is None else func
     open_names = plan.config.run_time_names
-    report = check(func, sizes=sizes) if sizes or not open_names else Report()
+    report = check(func, sizes=sizes, long=LONG) if sizes or not open_names else Report()
     for launch in further(plan):
         if report.findings or (report.plays and not report.exercised.unseen):
             break

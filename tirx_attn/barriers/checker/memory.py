@@ -64,6 +64,7 @@ class Memory:
         self.findings: list[Finding] = []
         self.reported: set[tuple[Any, ...]] = set()
         self.events = 0
+        self.ticks = [0] * self.warps
         self.seen = [np.zeros(SIZE, np.int64) for _ in range(self.warps)]
         """Per warp: what it knows of every unit, and what it has published of its own."""
         self.tcgen = [np.zeros(SIZE - TCGEN, np.int64) for _ in range(self.warps)]
@@ -91,16 +92,18 @@ class Memory:
     def tick(self, warp: int) -> int:
         """Number of a warp's next step."""
         self.events += 1
-        clock = self.seen[warp]
-        clock[warp] += 1
-        return int(clock[warp])
+        number = self.ticks[warp] = self.ticks[warp] + 1
+        self.seen[warp][warp] = number
+        return number
 
     def _access(
         self, cells: Any, unit: int, number: int, clock: Any, is_write: bool, is_async: bool, site: int
     ) -> None:
         step = self.events
+        touched = self.cells
         for cell in cells:
-            last, reads = self.cells.get(cell) or (None, {})
+            found = touched.get(cell)
+            last, reads = found or (None, {})
             if last is not None:
                 by, at, where, when = last
                 if clock[by + ASYNC if is_async and by < MAX_WARPS else by] < at:
@@ -109,10 +112,11 @@ class Memory:
                 for by, (at, where, when) in reads.items():
                     if clock[by] < at:
                         self._race(cell, by, where, when, unit, site)
-                self.cells[cell] = ((unit, number, site, step), {})
+                touched[cell] = ((unit, number, site, step), {})
             else:
                 reads[unit] = (number, site, step)
-                self.cells[cell] = (last, reads)
+                if found is None:
+                    touched[cell] = (None, reads)
 
     def _race(self, cell: Any, by: int, where: int, when: int, unit: int, site: int) -> None:
         first, second = self.unit_role(by), self.unit_role(unit)
