@@ -12,7 +12,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PLAN = "plan --shape 1,256,256,2,1,128"
-WITH_OUTPUT = ["--help", "--version", "plan --help", PLAN, f"{PLAN} --json", "cache", "cache --json", "records --help"]
+WITH_OUTPUT = [
+    PLAN,
+    *(
+        pytest.param(words, marks=pytest.mark.slow)
+        for words in ("--help", "--version", "plan --help", f"{PLAN} --json", "cache", "cache --json", "records --help")
+    ),
+]
 FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 
 
@@ -36,6 +42,7 @@ def test_output_that_cannot_be_written_is_one_sentence(words, redirection, reaso
     assert reason in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["--help", f"{PLAN} --json"])
 @pytest.mark.parametrize("redirection", ["2>&-", pytest.param("2>/dev/full", marks=FULL), "<&-", "<&- 2>&-"])
 def test_what_is_not_stdout_does_not_matter(words, redirection, tmp_path):

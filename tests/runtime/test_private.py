@@ -143,6 +143,7 @@ class TestTemporaryFolder:
         with pytest.raises(ToolchainError, match=r"TMPDIR: must be a folder that can be written"):
             load(tmp_path / "a.so", device=None)
 
+    @pytest.mark.slow
     def test_noexec_does_not_matter(self, tmp_path, made):
         """On a real mount, in a process of its own; it takes the right to mount."""
         (tmp_path / "a.so").write_bytes(made[0])

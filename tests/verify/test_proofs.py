@@ -149,6 +149,7 @@ class TestKeys:
         assert set(found["versions"]) <= {"apache-tvm", "tirx-harness"}
         assert len(found["reference"]) == 32
 
+    @pytest.mark.slow
     def test_a_name_does_not_count_and_a_schedule_does(self):
         assert self.KERNEL.source() == replace(self.KERNEL, name="other").source()
         assert self.KERNEL.source() != replace(self.KERNEL, schedule=Schedule(kv_stages=2)).source()
