@@ -72,7 +72,9 @@ def wanted(config: pytest.Config, unit: str) -> bool:
 
 def _note(request: pytest.FixtureRequest, how: str, file: str, about: dict[str, Any], record: Record) -> None:
     data = {"how": how, "file": file, "about": about, "name": record.name, "key": record.key}
-    request.node.user_properties.append((PROPERTY, data | {"verdict": record.verdict, "figures": dict(record.figures)}))
+    data |= {"verdict": record.verdict, "figures": dict(record.figures)}
+    # Plain types: a process of a run hands them to another one, and TVM has strings of its own.
+    request.node.user_properties.append((PROPERTY, json.loads(json.dumps(data))))
 
 
 def note_gpu(request: pytest.FixtureRequest, name: str, launch: Launch, subject: Subject, verdict: Any) -> None:
@@ -263,7 +265,7 @@ class Recorder:
 def keep(kept: Records, made: list[dict[str, Any]]) -> None:
     """Write proofs of a run."""
     for data in made:
-        record = Record(data["name"], data["key"], data["verdict"], json.loads(json.dumps(data["figures"])))
+        record = Record(data["name"], data["key"], data["verdict"], data["figures"])
         kept.put(data["file"], data["about"], record)
     kept.write()
 
