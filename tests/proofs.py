@@ -239,7 +239,8 @@ class Recorder:
                     self.never_on_a_gpu.append(data["name"])
                     continue
                 self.seen.setdefault(data["file"], set()).add(data["name"])
-                if data["how"] != RECORDED and report.passed and self.kept is not None:
+                made = data["how"] == NEW or (data["how"] == DRAWN and self.whole)
+                if made and report.passed and self.kept is not None:
                     if data["file"] in (TESTS, GPU_TESTS):
                         data["figures"] = {**data["figures"], "seconds": round(report.duration, 1)}
                     keep(self.kept, [data])
