@@ -14,9 +14,11 @@ torch = pytest.importorskip("torch")
 from torch.autograd import forward_ad  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+from tests.runtime.artifacts import description  # noqa: E402
 from tests.runtime.tensors import inputs  # noqa: E402
 from tests.torch_reference import attention  # noqa: E402
 from tirx_attn import flash_attention  # noqa: E402
+from tirx_attn.runtime.load import Kernel  # noqa: E402
 
 SIMULATOR = {"backend": "simulator"}
 
@@ -84,6 +86,19 @@ class TestDerivatives:
         q, k, v = inputs()
         with pytest.raises(ValueError, match=r"q.requires_grad=True: allowed are inputs without gradients"):
             transform(lambda x: make()(x, k, v).float().sum())(q)
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_a_tangent_is_refused_by_a_kernel_that_is_called_itself(self, tmp_path, number):
+        calls = []
+        kernel = Kernel(tmp_path, description(), lambda *arguments: calls.append(arguments))
+        tensors = [*inputs(), torch.zeros(1)]
+        kernel(*tensors)
+        with forward_ad.dual_level():
+            kernel(*tensors)
+            tensors[number] = forward_ad.make_dual(tensors[number], tensors[number])
+            with pytest.raises(ValueError, match=f"{'qkv'[number]} has a tangent"):
+                kernel(*tensors)
+        assert len(calls) == 2
 
     def test_a_tangent_is_refused_by_a_kernel_that_is_ready(self, kernel):
         q, k, v = inputs()

@@ -6,6 +6,7 @@ import ctypes
 import importlib.metadata
 import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,7 +33,8 @@ class Kernel:
 
     Tensors speak DLPack and lie on a GPU of the kernel's architecture; Q, O [B, Sq, Hq, D], K, V [B, Skv, Hkv, D], LSE
     fp32 [B, Hq, Sq]. Those of torch are worked on in torch's current stream of their device. What does not fit is
-    refused by name (TypeError, ValueError or RuntimeError, as TVM's launcher raises it).
+    refused by name (TypeError, ValueError or RuntimeError, as TVM's launcher raises it); torch's tensors that have a
+    tangent are too. Memory is read as it lies: a lazily negated view of torch has the other sign.
 
     Attributes:
         path: its file.
@@ -45,6 +47,11 @@ class Kernel:
     function: Callable[..., None] = field(repr=False)
 
     def __call__(self, *arguments: Any) -> None:
+        forward_ad: Any = sys.modules.get("torch.autograd.forward_ad")
+        if forward_ad is not None and forward_ad._current_level >= 0:
+            from tirx_attn.runtime.torch_inputs import refuse_forward_mode
+
+            refuse_forward_mode(*arguments[:3])
         self.function(*arguments)
 
 
