@@ -93,7 +93,8 @@ class TestLoads:
             ("in flight", "kv_load.full", "load")
         ]
 
-    @pytest.mark.parametrize("arch", ["sm_100a", pytest.param("sm_90a", marks=pytest.mark.slow)])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("arch", ["sm_100a", "sm_90a"])
     def test_bytes_that_are_expected_and_never_come(self, tmp_path, arch):
         blackwell = arch == "sm_100a"
         name, task, slot = ("roles/load.py", "task", "slot") if blackwell else ("hopper/transfer.py", "stop", "kv")

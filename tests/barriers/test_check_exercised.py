@@ -100,9 +100,8 @@ class TestBranches:
             assert branches[f"loop {place({}, 'roles/load.py', 'for i in T.serial')}"] == loop
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n.startswith("V") else pytest.mark.slow) for n in FAULTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_that_a_short_launch_has_no_use_of(tmp_path, name):
     """The short launch is clean, and says that it did not come to what is at fault."""
     fault = FAULTS[name]
