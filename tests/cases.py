@@ -14,7 +14,7 @@ from tirx_attn.config import AttentionConfig
 from tirx_attn.schedule import Schedule, tuned_schedule
 from tirx_attn.targets import B200
 from tirx_attn.verify import PROBES, RESCALE_PROBES
-from tirx_attn.verify.probes import Probe
+from tirx_attn.verify.probe import Probe
 from tirx_attn.verify.proofs import Kernel, Launch
 
 ALL_KINDS = ("run", "synccheck", "racecheck")

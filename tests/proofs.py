@@ -232,6 +232,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         ended = report.when == "call" or (report.when == "setup" and report.skipped)
+        made = []
         for name, data in report.user_properties if ended else ():
             if name == PROPERTY:
                 self.how[data["how"]] += 1
@@ -239,11 +240,12 @@ class Recorder:
                     self.never_on_a_gpu.append(data["name"])
                     continue
                 self.seen.setdefault(data["file"], set()).add(data["name"])
-                made = data["how"] == NEW or (data["how"] == DRAWN and self.whole)
-                if made and report.passed and self.kept is not None:
+                if report.passed and (data["how"] == NEW or (data["how"] == DRAWN and self.whole)):
                     if data["file"] in (TESTS, GPU_TESTS):
                         data["figures"] = {**data["figures"], "seconds": round(report.duration, 1)}
-                    keep(self.kept, [data])
+                    made.append(data)
+        if made and self.kept is not None:
+            keep(self.kept, made)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if not self.how:

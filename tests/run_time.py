@@ -14,7 +14,7 @@ from tirx_attn.config import RUNTIME, TILE_KEYS, AttentionConfig
 from tirx_attn.schedule import Plan, tuned_schedule
 from tirx_attn.targets import B200
 from tirx_attn.verify import PROBES, RESCALE_PROBES, proofs
-from tirx_attn.verify.probes import Probe
+from tirx_attn.verify.probe import Probe
 
 Lengths = tuple[int, int, int]
 """(B, Sq, Skv)."""

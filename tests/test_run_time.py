@@ -15,7 +15,7 @@ from tirx_attn import merge_states, verify
 from tirx_attn.config import RUNTIME
 from tirx_attn.verify import attention_reference, proofs
 from tirx_attn.verify.proofs import Kernel
-from tirx_attn.verify.reference import largest_error, rounding_step
+from tirx_attn.verify.reference import largest_error, lse_rule, rounding_step
 
 RUNS = [launch for launch in LAUNCHES if launch.kind == "run"]
 
@@ -158,8 +158,8 @@ def test_f1_parts_merge_to_the_whole(engine):
     whole = engine.run("full", probe.arrays)
     assert largest_error(o, reference) <= 5e-4
     assert largest_error(o, whole.o) <= 5e-4
-    assert proofs.lse_rule(lse, reference_lse, 128).ok
-    assert proofs.lse_rule(lse, whole.lse.astype(np.float64), 128).ok
+    assert lse_rule(lse, reference_lse, 128).ok
+    assert lse_rule(lse, whole.lse.astype(np.float64), 128).ok
 
 
 @recorded("causal_4_1")

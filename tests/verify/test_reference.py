@@ -8,12 +8,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tirx_attn import AttentionConfig
+from tirx_attn.verify import RESCALE_PROBES
 from tirx_attn.verify.reference import (
     ErrorVerdict,
     attention_reference,
     error_rule,
     judge,
+    judge_by_head,
     largest_error,
+    lse_rule,
     rounding_step,
     same_dtype_attention,
     visible_keys,
@@ -173,3 +177,24 @@ def test_torch_agrees(sq, skv, hq, hkv, causal):
     theirs = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=mask, enable_gqa=True)
     ours, _ = attention_reference(q, k, v, causal=causal)
     np.testing.assert_allclose(ours, theirs.transpose(1, 2).numpy(), rtol=0, atol=1e-12)
+
+
+class TestVerdictsOnParts:
+    def test_lse_within_its_rule(self):
+        reference = np.array([[0.5, -np.inf, -40000.0]])
+        right = reference.astype(np.float32)
+        assert lse_rule(right, reference, 64).ok
+        assert lse_rule(right + np.float32([9e-5, 0, 0.1]), reference, 64).ok
+        for change in ([2e-4, 0, 0], [0, 0, 0.5], [np.nan, 0, 0]):
+            assert not lse_rule(right + np.float32(change), reference, 64).ok, change
+        assert not lse_rule(reference, reference, 64).ok  # fp64
+        assert not lse_rule(np.float32([[0.5, -1e30, -40000.0]]), reference, 64).ok
+        assert lse_rule(np.full((1, 2), -np.inf, np.float32), np.full((1, 2), -np.inf), 64).ok
+
+    def test_a_verdict_for_each_head(self):
+        config = AttentionConfig(2, 3, 130, 4, 2, 64)
+        probe = RESCALE_PROBES["rescale_by_head"](config)
+        o = np.zeros(probe.q.shape, np.float16)
+        o[1, :, :2] = np.nan  # of batch 1, K/V head 0
+        verdicts = judge_by_head(o, probe.q, probe.k, probe.v, causal=False)
+        assert [verdict.error == np.inf for verdict in verdicts] == [False, False, True, False]

@@ -13,7 +13,7 @@ from tirx_attn.family import AnyPlan
 from tirx_attn.schedule import Plan
 from tirx_attn.verify import ErrorVerdict, gpu, simulated_plan, simulator
 from tirx_attn.verify.inputs import CHECKERS, INPUTS
-from tirx_attn.verify.probes import Probe
+from tirx_attn.verify.probe import Probe
 from tirx_attn.verify.process import SimulatorError, SimulatorUnavailable, require_simulator
 
 RUNS = ("numbers", *CHECKERS)

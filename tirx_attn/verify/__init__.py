@@ -6,7 +6,8 @@ Importing this package imports no TVM; the functions that take a PrimFunc do so 
 from __future__ import annotations
 
 from tirx_attn.verify.attention import simulate, simulated_plan
-from tirx_attn.verify.probes import PROBES, Probe
+from tirx_attn.verify.probe import Probe
+from tirx_attn.verify.probes import PROBES
 from tirx_attn.verify.process import SimulatorError, SimulatorUnavailable, require_simulator
 from tirx_attn.verify.reference import (
     ErrorVerdict,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tirx_attn.runtime.device import arch_of
+from tirx_attn.runtime.files import scratch_folder
 from tirx_attn.verify.reference import Array
 
 if TYPE_CHECKING:
     from tirx_attn.family import AnyPlan
-    from tirx_attn.verify.probes import Probe
+    from tirx_attn.verify.probe import Probe
 
 
 def absent(arch: str) -> str:
@@ -42,8 +41,8 @@ class GpuKernel:
         from tirx_attn.runtime.export import export
         from tirx_attn.runtime.load import load
 
-        with tempfile.TemporaryDirectory(prefix="tirx-attn-") as folder:
-            file = Path(folder) / "kernel.so"
+        with scratch_folder() as folder:
+            file = folder / "kernel.so"
             export(plan.config, file, (plan.target.arch,), schedule=plan.schedule, timeout=timeout)
             self._call = load(file)
 

@@ -123,16 +123,15 @@ def run_mutants(
     """
     if simulate not in ("unsettled", "all", "none"):
         raise ValueError(f"simulate={simulate!r}: allowed values are 'unsettled', 'all' and 'none'")
-    from tirx_attn.kernel import build_kernel
     from tirx_attn.verify.mutate import mutants
     from tirx_attn.verify.mutation_short import run_short_mutants
 
-    for base, schedule in BASES.items():
-        func = build_kernel(simulated_plan(make_plan(PROBLEM, schedule)))  # the simulator judges some of them
+    for name in BASES:
+        func = base(name)
         for mutant in mutants(func):
             if notes:
-                notes(f"{base}: {mutant.id}")
-            if known and (outcome := known(base, func, mutant)):
+                notes(f"{name}: {mutant.id}")
+            if known and (outcome := known(name, func, mutant)):
                 yield outcome
                 continue
             start = time.monotonic()
@@ -143,10 +142,19 @@ def run_mutants(
                 caught, message = _simulated(mutated, time_limit)
             seconds = time.monotonic() - start
             yield Outcome(
-                f"{base}/{mutant.id}", mutant.family, mutant.label, mutant.role, mutant.edge,
+                f"{name}/{mutant.id}", mutant.family, mutant.label, mutant.role, mutant.edge,
                 caught, None if caught else reason, seconds, message,
             )  # fmt: skip
-    yield from run_short_mutants({base: make_plan(config) for base, config in SHORT.items()}, notes, known)
+    yield from run_short_mutants({name: make_plan(config) for name, config in SHORT.items()}, notes, known)
+
+
+def base(name: str) -> Any:
+    """PrimFunc of the kernel of that name in `BASES` or `SHORT`; None where there is none."""
+    from tirx_attn.kernel import build_kernel
+
+    if name in BASES:
+        return build_kernel(simulated_plan(make_plan(PROBLEM, BASES[name])))  # the simulator judges some mutants
+    return build_kernel(make_plan(SHORT[name])) if name in SHORT else None
 
 
 def why_no_fault(family: str, label: str, role: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from tirx_attn.config import AttentionConfig
 from tirx_attn.hopper.plan import HopperPlan, make_hopper_plan
@@ -56,26 +57,33 @@ def run_hopper_mutants(
     notes: Callable[[str], None] | None = None, known: Known | None = None
 ) -> Iterator[Outcome]:
     """Judge all mutants of the sm_90a bases, one after the other. Arguments are those of `mutation.run_mutants`."""
-    from tirx_attn.hopper.kernel import build_hopper_kernel
     from tirx_attn.verify.mutate import mutants
     from tirx_attn.verify.mutation_short import run_short_mutants
 
-    for base, plan in HOPPER_BASES.items():
-        func = build_hopper_kernel(plan)
+    for name in HOPPER_BASES:
+        func = base(name)
         for mutant in mutants(func):
             if notes:
-                notes(f"{base}: {mutant.id}")
-            if known and (outcome := known(base, func, mutant)):
+                notes(f"{name}: {mutant.id}")
+            if known and (outcome := known(name, func, mutant)):
                 yield outcome
                 continue
             start = time.monotonic()
             caught, message = structural(mutant.apply(func))
             reason = why_no_fault(mutant.family, mutant.label, mutant.role)
             yield Outcome(
-                f"{base}/{mutant.id}", mutant.family, mutant.label, mutant.role, mutant.edge,
+                f"{name}/{mutant.id}", mutant.family, mutant.label, mutant.role, mutant.edge,
                 caught, None if caught else reason, time.monotonic() - start, message,
             )  # fmt: skip
     yield from run_short_mutants(HOPPER_SHORT, notes, known)
+
+
+def base(name: str) -> Any:
+    """As `mutation.base`, of `HOPPER_BASES` and `HOPPER_SHORT`."""
+    from tirx_attn.hopper.kernel import build_hopper_kernel
+
+    plan = (HOPPER_BASES | HOPPER_SHORT).get(name)
+    return None if plan is None else build_hopper_kernel(plan)
 
 
 def why_no_fault(family: str, label: str, role: str) -> str | None:

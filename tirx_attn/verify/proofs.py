@@ -17,18 +17,20 @@ from tirx_attn.runtime.origin import installed
 from tirx_attn.schedule import Plan, Schedule, make_plan
 from tirx_attn.verify import simulator
 from tirx_attn.verify.attention import simulated_plan
-from tirx_attn.verify.probes import PROBES, Probe
+from tirx_attn.verify.probe import Probe
+from tirx_attn.verify.probes import PROBES
 from tirx_attn.verify.process import Notes
 from tirx_attn.verify.records import Record, Records, code_hash, key_of
-from tirx_attn.verify.reference import Array, ErrorVerdict, attention_reference, judge
+from tirx_attn.verify.reference import Array, ErrorVerdict, attention_reference, judge_by_head, lse_rule
 from tirx_attn.verify.rescale import RESCALE_PROBES
+
+SIMULATED = "sm_100a"
+"""The architecture of these kernels."""
 
 JUDGES = ("apache-tvm", "tirx-harness")
 """Packages whose release is part of every key: the simulator, and what hands it the kernel."""
 
 _HERE = Path(__file__).parent
-LSE_TOLERANCE = 1e-4
-
 
 @dataclass(frozen=True)
 class Launch:
@@ -78,7 +80,7 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class Kernel:
-    """An attention kernel of sm_100a.
+    """An attention kernel on the simulator.
 
     Attributes:
         name: of its record file.
@@ -96,7 +98,7 @@ class Kernel:
 
     @property
     def file(self) -> str:
-        return f"sm_100a/{self.name}"
+        return f"{SIMULATED}/{self.name}"
 
     @property
     def plan(self) -> Plan:
@@ -109,7 +111,7 @@ class Kernel:
         return _source(self)
 
     def about(self) -> dict[str, Any]:
-        about = {"kernel": self.name, "arch": "sm_100a", "config": asdict(self.config), "grid": self.grid}
+        about = {"kernel": self.name, "arch": SIMULATED, "config": asdict(self.config), "grid": self.grid}
         return about | {"scale": self.scale, "schedule": asdict(self.schedule), "source": self.source(), **judges()}
 
     def probe(self, launch: Launch) -> Probe:
@@ -129,7 +131,9 @@ class Kernel:
         probe, o = self.probe(launch), outputs["O"]
         scale = self.scale if self.config.scale == RUNTIME else self.config.scale
         assert not isinstance(scale, str)
-        verdicts = by_head(probe, o) if probe.name == "rescale_by_head" else [probe.judge(o, scale=scale)]
+        verdicts = [probe.judge(o, scale=scale)]
+        if probe.name == "rescale_by_head":
+            verdicts = judge_by_head(o, probe.q, probe.k, probe.v, causal=probe.is_causal)
         if self.config.return_lse:
             _, lse = attention_reference(probe.q, probe.k, probe.v, causal=probe.is_causal, scale=scale)
             verdicts.append(lse_rule(outputs["LSE"], lse, self.config.D))
@@ -153,15 +157,15 @@ def _probe(name: str, config: AttentionConfig) -> Probe:
     return (PROBES | RESCALE_PROBES)[name](config)
 
 
-def source_hash(func: Any, arch: str = "sm_100a") -> str:
+def source_hash(func: Any, arch: str = SIMULATED) -> str:
     """SHA-256 of a PrimFunc's CUDA source."""
     return hashlib.sha256(generate_cuda(func, arch).encode()).hexdigest()
 
 
 @cache
 def judges() -> dict[str, Any]:
-    """What passes the verdict: releases of the simulator, and the reference's code."""
-    return {"versions": installed(*JUDGES), "reference": code_hash(_HERE / "reference.py")}
+    """What passes the verdict: releases of the simulator, and the code of the reference and of its rules."""
+    return {"versions": installed(*JUDGES), "reference": code_hash(_HERE / "reference.py", _HERE / "probe.py")}
 
 
 def proof_key(subject: Subject, launch: Launch) -> str:
@@ -200,31 +204,3 @@ def prove(subject: Subject, launch: Launch, *, time_limit: float, notes: Notes |
     check = getattr(simulator, launch.kind)(subject.func(), arrays, time_limit=time_limit, notes=notes)
     found = {} if check.clean else {"findings": [message.splitlines()[0] for _, message in check.findings]}
     return Record(launch.name, key, check.verdict, {"seconds": round(check.seconds, 2), **found})
-
-
-def by_head(probe: Probe, o: Any) -> list[ErrorVerdict]:
-    """A verdict for each (batch, K/V head), whose data are of different size."""
-    ratio = probe.q.shape[2] // probe.k.shape[2]
-    pairs = [(batch, head) for batch in range(o.shape[0]) for head in range(probe.k.shape[2])]
-    return [
-        judge(
-            *(x[batch : batch + 1, :, ratio * head : ratio * (head + 1)] for x in (o, probe.q)),
-            *(x[batch : batch + 1, :, head : head + 1] for x in (probe.k, probe.v)),
-            causal=probe.is_causal,
-        )
-        for batch, head in pairs
-    ]
-
-
-def lse_rule(lse: Any, reference: Any, d: int) -> ErrorVerdict:
-    """Verdict on LSE: the largest error as a part of what an element may be off by.
-
-    1e-4, and half an fp32 ulp for each of the d sums of a score; −inf exactly where the reference is.
-    """
-    some = reference != -np.inf
-    if lse.dtype != np.float32 or not np.array_equal(lse == -np.inf, ~some):
-        return ErrorVerdict(np.inf, 1.0)
-    if not some.any():
-        return ErrorVerdict(0.0, 1.0)
-    parts = np.abs(lse[some] - reference[some]) / (LSE_TOLERANCE + d * 2.0**-24 * np.abs(reference[some]))
-    return ErrorVerdict(float(np.max(np.where(np.isnan(parts), np.inf, parts))), 1.0)

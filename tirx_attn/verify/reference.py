@@ -23,6 +23,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _SCORES_PER_PIECE = 1 << 21
 """Scores held at once; bounds the memory of a piece of rows, and changes nothing else."""
 
+LSE_TOLERANCE = 1e-4
+"""Part of the error of LSE that is allowed whatever its size."""
+
 
 @dataclass(frozen=True)
 class ErrorVerdict:
@@ -167,3 +170,32 @@ def _check_shapes(q: Array, k: Array, v: Array) -> int:
     if k.shape[2] == 0 or q.shape[2] % k.shape[2]:
         raise ValueError(f"q has {q.shape[2]} heads: allowed are multiples of the {k.shape[2]} heads of k")
     return int(q.shape[2] // k.shape[2])
+
+
+def judge_by_head(o: Array, q: Array, k: Array, v: Array, *, causal: bool) -> list[ErrorVerdict]:
+    """`judge` of each (batch, K/V head) by itself, where their data are of different size. Shapes as there."""
+    ratio = q.shape[2] // k.shape[2]
+    pairs = [(batch, head) for batch in range(o.shape[0]) for head in range(k.shape[2])]
+    return [
+        judge(
+            *(x[batch : batch + 1, :, ratio * head : ratio * (head + 1)] for x in (o, q)),
+            *(x[batch : batch + 1, :, head : head + 1] for x in (k, v)),
+            causal=causal,
+        )
+        for batch, head in pairs
+    ]
+
+
+def lse_rule(lse: Array, reference: Array, d: int) -> ErrorVerdict:
+    """Verdict on LSE [B, Hq, Sq]: the largest error, as a part of what that element may be off by.
+
+    That is `LSE_TOLERANCE`, and half an fp32 ulp for each of the d sums of a score. −inf must stand where the reference
+    has it, and nowhere else.
+    """
+    some = reference != -np.inf
+    if lse.dtype != np.float32 or not np.array_equal(lse == -np.inf, ~some):
+        return ErrorVerdict(np.inf, 1.0)
+    if not some.any():
+        return ErrorVerdict(0.0, 1.0)
+    parts = np.abs(lse[some] - reference[some]) / (LSE_TOLERANCE + d * 2.0**-24 * np.abs(reference[some]))
+    return ErrorVerdict(float(np.max(np.where(np.isnan(parts), np.inf, parts))), 1.0)

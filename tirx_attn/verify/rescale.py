@@ -18,7 +18,7 @@ import numpy as np
 
 from tirx_attn.analysis.rescale import block_maxima, rescales
 from tirx_attn.config import AttentionConfig
-from tirx_attn.verify.probes import Probe
+from tirx_attn.verify.probe import Probe
 from tirx_attn.verify.reference import Array, visible_keys
 
 KEYS_PER_BLOCK = 128

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tirx_attn.config import AttentionConfig
 from tirx_attn.family import AnyPlan, build_planned, family_of, plan_for
-from tirx_attn.runtime.codegen import generate_cuda
 from tirx_attn.schedule import Schedule
 from tirx_attn.targets import target_for
-from tirx_attn.verify.proofs import Kernel, Launch, judges, proof_key
+from tirx_attn.verify import mutation, mutation_hopper
+from tirx_attn.verify.fates import Base
+from tirx_attn.verify.proofs import SIMULATED, Kernel, Launch, judges, proof_key, source_hash
 from tirx_attn.verify.records import Record, RecordFile
-
-SIMULATED = "sm_100a"
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,14 @@ class State:
 
 
 def state(file: RecordFile) -> State:
-    """Hold a file's records against the kernel that would be generated today."""
+    """Hold a file's records against the kernel that would be generated today, and those who would judge it."""
     about = file.subject
+    if "mutants of" in about:
+        return _state_of_mutants(about)
     if "config" not in about:
         return State(unknown="the tests themselves decide, as `make test` runs them")
     if about["arch"] != SIMULATED:
-        found = hashlib.sha256(generate_cuda(build_planned(plan_of(about)), about["arch"]).encode()).hexdigest()
+        found = source_hash(build_planned(plan_of(about)), about["arch"])
         return State(tuple(_differences(about, {"source": found, "reference": judges()["reference"]})))
     kernel = kernel_of(about)
     reasons = tuple(_differences(about, {"source": kernel.source(), **judges()}))
@@ -53,11 +53,26 @@ def state(file: RecordFile) -> State:
     return State(inputs=tuple(name for name, key in today.items() if key != file.records[name].key))
 
 
+def _state_of_mutants(about: dict[str, Any]) -> State:
+    bases = {SIMULATED: mutation.base, "sm_90a": mutation_hopper.base}
+    func = bases[about["arch"]](about["mutants of"])
+    if func is None:
+        return State(("there is no such base any more",))
+    today = Base(about["mutants of"], func, about["arch"]).about
+    return State(tuple(_differences(about, today)))
+
+
+_CHANGED = {
+    "source": "the device source",
+    "reference": "the reference",
+    "judges": "the checker, or what makes mutants,",
+}
+
+
 def _differences(about: dict[str, Any], today: dict[str, Any]) -> Iterator[str]:
-    if about["source"] != today["source"]:
-        yield "the device source is another one"
-    if about["reference"] != today["reference"]:
-        yield "the reference is another one"
+    for part, words in _CHANGED.items():
+        if part in today and about[part] != today[part]:
+            yield f"{words} is another one"
     for package, release in today.get("versions", {}).items():
         before = about["versions"].get(package, "none")
         if before != release:

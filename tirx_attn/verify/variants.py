@@ -19,7 +19,7 @@ from tirx_attn.schedule import Plan, Schedule, make_plan
 from tirx_attn.verify import simulator
 from tirx_attn.verify.attention import simulated_plan
 from tirx_attn.verify.inputs import CHECKERS, INPUTS
-from tirx_attn.verify.probes import Probe
+from tirx_attn.verify.probe import Probe
 from tirx_attn.verify.process import Notes, SimulatorDied, SimulatorError
 from tirx_attn.verify.reference import Array, ErrorVerdict
 
