@@ -1,4 +1,4 @@
-"""What the instruments cost beside `import tvm`: builds, and commands from an edit to a verdict.
+"""What the instruments cost beside `import tvm`: builds, structural checks, and commands from an edit to a verdict.
 
 Every row is a process of its own, by turns, and the least of its rounds counts: what runs beside it only slows it down.
 """
@@ -24,9 +24,22 @@ start = time.process_time()
 build(AttentionConfig({arguments}), arch="{arch}")
 print(time.process_time() - start)
 """
+CHECK = """
+import time
+import tvm
+from tirx_attn import AttentionConfig
+from tirx_attn.family import build_planned, plan_for
+from tirx_attn.verify.exercise import check_launches
+plan = plan_for(AttentionConfig({arguments}), arch="{arch}")
+start = time.process_time()
+report = check_launches(plan, build_planned(plan))
+assert report.verdict == "clean", report.findings
+print(time.process_time() - start)
+"""
+"""Trace and all launches."""
+
 COMMAND = "import sys\nfrom tirx_attn.cli import main\nsys.argv = ['tirx-attn', {words}]\nmain()"
 """The command line without the entry point's script."""
-
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,18 @@ ROWS = {
             ("full 8192", False, "sm_100a"),
             ("causal 8192", True, "sm_100a"),
             ("causal 8192, sm_90a", True, "sm_90a"),
+        )
+    },
+    **{
+        f"check, {name}": Program(CHECK.format(arguments=arguments, arch=arch), True)
+        for name, arch, arguments in (
+            ("sm_100a", "sm_100a", "1, 256, 384, 2, 1, 128"),
+            ("sm_100a, causal", "sm_100a", "1, 256, 256, 2, 1, 128, True"),
+            ("sm_100a, causal, head size 64", "sm_100a", "1, 300, 300, 8, 2, 64, True"),
+            ("sm_100a, 8192", "sm_100a", "1, 8192, 8192, 32, 32, 128"),
+            ("sm_90a", "sm_90a", "1, 256, 384, 2, 1, 128"),
+            ("sm_90a, causal", "sm_90a", "1, 256, 256, 2, 1, 128, True"),
+            ("sm_90a, 8192", "sm_90a", "1, 8192, 8192, 32, 32, 128"),
         )
     },
     **{

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks import instruments
 from benchmarks.instruments import BASE, ROWS, Cost, Program
 
@@ -22,6 +24,14 @@ def test_the_ratio_is_to_the_import(monkeypatch, capsys):
     assert [row["ratio"] for row in found.values()] == [1.0, 4.0]
     assert instruments.main(["--rounds", "1", "--rows", "plan"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("| 5.00 | 4.00 | 4.00 |")
+
+
+@pytest.mark.slow
+def test_a_check_and_a_build_print_their_own_cost():
+    for name in ("check, sm_90a", "build, causal 8192, sm_90a"):
+        cost = instruments.once(ROWS[name])
+        assert ROWS[name].prints
+        assert cost.processor > 0
 
 
 def test_a_program_is_a_process_and_may_print_its_own_cost():
