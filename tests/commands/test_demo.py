@@ -65,7 +65,7 @@ def test_the_three_kinds_run_side_by_side(tirx_attn, monkeypatch):
 
     def meeting(answer):
         def run(*rest, **more):
-            names.add(threading.current_thread().name)
+            names.add(simulator._lane_name())
             together.wait()
             return answer(*rest, **more)
 

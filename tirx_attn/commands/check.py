@@ -56,9 +56,9 @@ def check(
     """Prove the synchronisation and the numbers of one kernel.
 
     First by structure, in seconds, at the shape's lengths and at others that use each slot of the protocol several
-    times; then on the simulator, with ordinary data, with keys that force a rescale in every
-    block, and with keys that force none. The simulator wants small problems: a few hundred tokens, a few heads. It has
-    no WGMMA: kernels for sm_90a are proved by structure, and their numbers on a GPU where there is one.
+    times; then on the simulator, with ordinary data, with keys that force a rescale in every block, and with keys that
+    force none. The simulator wants small problems: a few hundred tokens, a few heads. It has no WGMMA: kernels for
+    sm_90a are proved by structure, and their numbers on a GPU where there is one.
 
     Example: tirx-attn check --shape 1,256,384,2,1,128 --schedule stagger=true
     """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from tirx_attn.commands.check import STYLES
 from tirx_attn.commands.wrap import command
 from tirx_attn.verify import simulator
 from tirx_attn.verify.inputs import INPUTS
+from tirx_attn.verify.probe import Probe
 from tirx_attn.verify.process import SimulatorUnavailable, require_simulator
 
 ARCH = "sm_100a"
@@ -114,48 +115,31 @@ def _simulate(demos: list[Demo], reporter: output.Reporter, rows: Rows | None) -
             if rows:
                 rows.step(which)
         return
-    funcs = {each.name: proof.simulation(each.problem) for each in demos}
-    done: queue.Queue[tuple[Demo, proof.Step] | BaseException] = queue.Queue()
-
-    def take(name: str) -> None:
-        try:
-            with simulator.lane(name):
-                for each in demos:
-                    for key, make in INPUTS.items():
-                        probe = make(each.problem.config)
-                        step = proof.simulated_step(name, key, funcs[each.name], probe, TIME_LIMIT, lambda _: None)
-                        done.put((each, step))
-        except BaseException as error:
-            done.put(error)
-
-    lanes = [threading.Thread(target=take, args=(name,), daemon=True, name=name) for name in proof.RUNS]
-    waiting = len(demos) * len(_runs())
-    with reporter.step(f"{' and '.join(KERNELS)}: {waiting} runs on the simulator") as note:
-        for lane in lanes:
-            lane.start()
-        try:
-            while waiting:
-                note(f"builds and runs: {waiting} are left")
-                found = _next(done)
-                if isinstance(found, BaseException):
-                    raise found
-                each, step = found
+    with ExitStack() as stack, reporter.step(f"{' and '.join(KERNELS)}: on the simulator") as note:
+        # The lanes' threads end before their executors are left: cancelled, or with a process that is gone.
+        lanes = {name: stack.enter_context(ThreadPoolExecutor(1)) for name in proof.RUNS}
+        stack.callback(simulator.close)
+        for lane in lanes.values():
+            stack.callback(lane.shutdown, wait=False, cancel_futures=True)
+        pending: dict[Future[proof.Step], Demo] = {}
+        for each in demos:
+            func = proof.simulation(each.problem)
+            for name, lane in lanes.items():
+                for key, make in INPUTS.items():
+                    pending[lane.submit(_step, name, key, func, make(each.problem.config))] = each
+        while pending:
+            interrupts.check()
+            note(f"builds and runs: {len(pending)} are left")
+            for future in wait(pending, timeout=0.5, return_when=FIRST_COMPLETED).done:
+                step, each = future.result(), pending.pop(future)
                 each.steps[step.name, step.input] = step
-                waiting -= 1
                 if rows and all((step.name, step.input) in one.steps for one in demos):
                     rows.step((step.name, step.input))
-        finally:
-            simulator.close()
 
 
-def _next(done: queue.Queue[Any]) -> Any:
-    """What a lane did, as soon as there is something; a signal ends the wait."""
-    while True:
-        interrupts.check()
-        try:
-            return done.get(timeout=0.5)
-        except queue.Empty:
-            continue
+def _step(name: str, key: str, func: Any, probe: Probe) -> proof.Step:
+    with simulator.lane(name):
+        return proof.simulated_step(name, key, func, probe, TIME_LIMIT, lambda _: None)
 
 
 def _runs() -> list[tuple[str, str | None]]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 FAILED = 1
+"""Exit status of a command that did not go well."""
+
 _MODES = (os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)
 """How a closed stream is opened on /dev/null. A write to stdout must fail, as it does to a stream that is closed, so
 that no result is lost without a word; what goes to stderr may be lost."""

@@ -13,10 +13,10 @@ import typer
 from tirx_attn.commands import interrupts
 from tirx_attn.commands.arguments import ArgumentError
 from tirx_attn.commands.output import print_json
-from tirx_attn.commands.streams import abandon_stdout, say
+from tirx_attn.commands.streams import FAILED, abandon_stdout, say
 from tirx_attn.runtime.errors import CompileError
 
-FAILED, BAD_ARGUMENT, SIGNALLED = 1, 2, 128
+BAD_ARGUMENT, SIGNALLED = 2, 128
 """SIGNALLED plus the number of a signal that ended the command."""
 
 

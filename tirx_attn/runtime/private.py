@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tirx_attn.runtime.errors import ToolchainError
+from tirx_attn.runtime.files import scratch_folder
 
 _modules: dict[str, Any] = {}
 """SHA-256 of a library -> its module. TVM keeps what was loaded, so that the same bytes need not be loaded twice."""
@@ -42,12 +43,8 @@ def loaded(content: bytes) -> Any:
 @contextmanager
 def _private_copy(content: bytes, name: str) -> Iterator[Path]:
     """A path that has never been another library's: a link to anonymous memory, or a file where there is none."""
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="tirx-attn-")
-    except OSError as error:  # tempfile tried TMPDIR, the system's folders and the current one
-        raise ToolchainError(f"TMPDIR: must be a folder that can be written, to load a library ({error})") from error
-    with folder as made:
-        path = Path(made) / name
+    with scratch_folder() as folder:
+        path = folder / name
         memory = _memory(name)
         if memory is None:
             path.write_bytes(content)
